@@ -1,0 +1,7 @@
+"""HTTP: the door, the routes, and the way of an answer to its client."""
+
+from gateway.api.auth import Auth
+from gateway.api.routes import build
+from gateway.api.state import State
+
+__all__ = ["Auth", "State", "build"]

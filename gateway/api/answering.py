@@ -1,0 +1,182 @@
+"""From a Model's chunks to the client: a JSON body or an event stream, headers, and errors in their places."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any
+
+from starlette.types import Receive, Send
+
+from gateway import sse
+from gateway.api.headers import Headers, error_headers, response_headers
+from gateway.chat import Json, Model, Record, Request, dumps
+from gateway.errors import ClientGone, GatewayError
+
+_JSON = (b"content-type", b"application/json")
+_SSE: Headers = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+async def send_json(send: Send, status: int, value: bytes, headers: Headers) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, _JSON, (b"content-length", str(len(value)).encode("ascii"))]})
+    await send({"type": "http.response.body", "body": value})
+
+
+async def send_error(send: Send, record: Record, error: GatewayError, extra: Headers) -> None:
+    await send_json(send, error.status, dumps({"error": error.body()}), [*error_headers(record, error), *extra])
+
+
+class Presence:
+    """Cancels the task inside when the client leaves; `gone` tells that from every other cancellation.
+
+    The ASGI way to learn of it is to wait in `receive`, so this needs a task of its own. It
+    starts after the body was read and is the reason why a client that leaves before the
+    first token ends the upstream request too.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self.gone = False
+        self._receive = receive
+
+    async def __aenter__(self) -> Presence:
+        task = asyncio.current_task()
+        assert task is not None
+        self._inside = task
+        self._watch = asyncio.create_task(self._wait())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._watch.cancel()
+        if self.gone and kind is asyncio.CancelledError:
+            self._inside.uncancel()
+            raise ClientGone("the client closed the connection") from None
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self._inside.cancel()
+
+
+async def answer_plain(model: Model, request: Request, send: Send, extra: Headers) -> None:
+    """One JSON body. GatewayError is the caller's to send."""
+    body = b""
+    async with aclosing(model.generate(request)) as chunks:
+        async for chunk in chunks:
+            body = chunk.data
+    await send_json(send, 200, body, [*response_headers(request.record), *extra])
+
+
+class EventStream:
+    """An event stream to the client. Status 200 goes out with the first content, or with the first keep-alive comment."""
+
+    def __init__(self, request: Request, send: Send, extra: Headers, keepalive: float) -> None:
+        self.started = False
+        self.failed: GatewayError | None = None
+        self._request = request
+        self._send = send
+        self._extra = extra
+        self._pulse = Pulse(keepalive, self._beat)
+        self._named = request.dialect in ("messages", "responses")
+
+    async def run(self, model: Model) -> None:
+        """Write all chunks. An error before the start is raised; one after it is written and kept in `failed`."""
+        record, pending = self._request.record, bytearray()
+        self._pulse.start()
+        try:
+            async with aclosing(model.generate(self._request)) as chunks:
+                async for chunk in chunks:
+                    record.chunks += 1
+                    pending += sse.event(chunk.data, chunk.event)
+                    if not chunk.more:
+                        await self._write(bytes(pending))
+                        pending.clear()
+        except GatewayError as error:
+            if not self.started:
+                raise
+            self.failed = error
+            await self._end(bytes(pending) + failure(self._request.dialect, error, record.id))
+        except asyncio.CancelledError:
+            self._pulse.stop()
+            raise
+        else:
+            await self._end(bytes(pending) + (b"" if self._named else sse.DONE))
+
+    async def abort(self, error: GatewayError) -> None:
+        """End a running stream with an error (the server shuts down)."""
+        self.failed = error
+        if self.started:
+            await self._end(failure(self._request.dialect, error, self._request.record.id))
+
+    async def _write(self, data: bytes) -> None:
+        self._pulse.touch()
+        if not self.started:
+            await self._start()
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _start(self) -> None:
+        self.started = True
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*response_headers(self._request.record), *self._extra, *_SSE]})
+
+    async def _end(self, data: bytes) -> None:
+        self._pulse.stop()
+        if not self.started:
+            await self._start()
+        await self._send({"type": "http.response.body", "body": data})
+
+    async def _beat(self) -> None:
+        await self._write(sse.event(b'{"type":"ping"}', "ping") if self._request.dialect == "messages" else sse.COMMENT)
+
+
+class Pulse:
+    """Calls `beat` whenever `interval` seconds pass without `touch`; 0: never. One timer, moved only when it fires."""
+
+    def __init__(self, interval: float, beat: Callable[[], Awaitable[None]]) -> None:
+        self._interval = interval
+        self._beat = beat
+        self._last = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.touch()
+        if self._interval > 0:
+            self._timer = self._loop.call_later(self._interval, self._fire)
+
+    def touch(self) -> None:
+        self._last = self._loop.time()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        silent = self._loop.time() - self._last
+        if silent >= self._interval and (self._task is None or self._task.done()):
+            self.touch()
+            silent = 0.0
+            self._task = self._loop.create_task(self._run())
+        self._timer = self._loop.call_later(max(0.001, self._interval - silent), self._fire)
+
+    async def _run(self) -> None:
+        await self._beat()
+
+
+def failure(dialect: str, error: GatewayError, request_id: str) -> bytes:
+    """The last event of a stream that failed after it began."""
+    return sse.event(dumps({"error": error.body()}))
+
+
+def public(error: GatewayError) -> Json:
+    return {"error": error.body()}
+
+
+__all__: list[Any] = ["EventStream", "Presence", "Pulse", "answer_plain", "failure", "send_error", "send_json"]

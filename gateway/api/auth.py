@@ -1,0 +1,95 @@
+"""Who may come in.
+
+With client keys configured every route but the open ones needs one of them. Without, only
+clients on this machine are answered, and only under a name of this machine: a web page that
+rebinds its own name to 127.0.0.1 is refused by its Host header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from gateway.config import Secret
+from gateway.errors import Forbidden, InvalidRequest, Unauthorized
+
+_CREDENTIAL = re.compile(rb"[!-~]{1,512}")
+_IN_QUERY = re.compile(rb"(?:^|&)(?:api[-_]?key|key|x-api-key|access_token|token|authorization)=", re.IGNORECASE)
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::\d{1,5})?")
+
+
+class Auth:
+    """The check of client keys. Keys are kept as digests and compared in constant time."""
+
+    def __init__(self, keys: Sequence[Secret], hosts: Sequence[str], open_to_all: bool) -> None:
+        self._digests = [hashlib.sha256(key.reveal().encode()).digest() for key in keys]
+        self._hosts = {host.lower() for host in hosts}
+        self._open = open_to_all
+
+    @property
+    def has_keys(self) -> bool:
+        return bool(self._digests)
+
+    def check(self, headers: Mapping[bytes, bytes], client: str | None, query: bytes) -> None:
+        """Let a request in, or raise Unauthorized, Forbidden or InvalidRequest."""
+        if query and _IN_QUERY.search(query):
+            raise InvalidRequest(
+                "a credential in the query string is not accepted; send it as `Authorization: Bearer` or `x-api-key`", code="credential_in_query"
+            )
+        given = credential(headers)
+        if self._digests:
+            if given is None:
+                raise Unauthorized("no API key was given; send it as `Authorization: Bearer KEY` or `x-api-key: KEY`")
+            digest = hashlib.sha256(given).digest()
+            if not any([hmac.compare_digest(digest, known) for known in self._digests]):  # a list: every key is compared, always
+                raise Unauthorized("the API key is not valid here")
+            return
+        if not self._open:
+            self.check_local(headers, client)
+
+    def check_local(self, headers: Mapping[bytes, bytes], client: str | None) -> None:
+        """Only a client on this machine that used a name of this machine."""
+        if not is_loopback(client):
+            raise Forbidden("this gateway has no client key and answers clients on its own machine only", code="loopback_only")
+        host = headers.get(b"host", b"").decode("latin-1")
+        if not self._is_ours(host):
+            raise Forbidden("the Host header does not name this machine; add the name to server.hosts if it should", code="host_not_allowed")
+        origin = headers.get(b"origin")
+        if origin is not None and not self._is_ours(urlsplit(origin.decode("latin-1")).netloc):
+            raise Forbidden("the Origin header does not name this machine; add the name to server.hosts if it should", code="origin_not_allowed")
+
+    def _is_ours(self, host: str) -> bool:
+        match = _HOST.fullmatch(host)
+        if match is None:
+            return False
+        name = match[1].strip("[]").lower()
+        return name == "localhost" or name in self._hosts or is_loopback(name)
+
+
+def credential(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """The client's key from either header. InvalidRequest if both are there and differ."""
+    bearer, plain = headers.get(b"authorization"), headers.get(b"x-api-key")
+    if bearer is not None:
+        scheme, _, value = bearer.partition(b" ")
+        if scheme.lower() != b"bearer" or not _CREDENTIAL.fullmatch(value.strip()):
+            raise Unauthorized("the Authorization header must be `Bearer KEY`")
+        bearer = value.strip()
+    if plain is not None and not _CREDENTIAL.fullmatch(plain):
+        raise Unauthorized("the x-api-key header does not hold a key")
+    if bearer is not None and plain is not None and not hmac.compare_digest(bearer, plain):
+        raise InvalidRequest("Authorization and x-api-key hold different keys", code="ambiguous_credentials")
+    return bearer if bearer is not None else plain
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether an address is this machine; a unix socket (None) is."""
+    if host is None:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,105 @@
+"""The door: every request passes here first. Plain ASGI around the routes, deny by default."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.api.answering import send_error
+from gateway.api.auth import is_loopback
+from gateway.api.state import State, Visit
+from gateway.chat import Record
+from gateway.errors import GatewayError, InvalidRequest
+
+log = logging.getLogger("thinkgate")
+
+OPEN = frozenset({"/", "/healthz", "/readyz"})
+"""Paths that need no key. /metrics is open to clients on this machine."""
+
+_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_BODILESS = ("GET", "HEAD", "OPTIONS", "DELETE")
+
+
+class Gate:
+    """Gives each request its Visit (id, record, credentials checked), or the answer that it gets instead."""
+
+    def __init__(self, app: ASGIApp, state: Callable[[], State]) -> None:
+        self._app = app
+        self._state = state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await (self._refuse_socket(scope, receive, send) if scope["type"] == "websocket" else self._app(scope, receive, send))
+            return
+        state = self._state()
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        record = Record(id=request_id(headers), endpoint="other")
+        visit = Visit(state, record, headers)
+        scope["visit"] = visit
+        try:
+            check_shape(scope)
+            client = scope["client"][0] if scope.get("client") else None
+            if not is_open(scope["path"], client):
+                state.auth.check(headers, client, scope.get("query_string", b""))
+        except GatewayError as error:
+            record.endpoint = "refused"
+            state.telemetry.finish(record, error.status, "none", error.code)
+            await send_error(send, record, error, [])
+            return
+        await self._app(scope, receive, send)
+
+    @staticmethod
+    async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
+        """426 tells clients that try a WebSocket first (Codex) to use HTTP at once; other statuses make them retry."""
+        await receive()
+        if "websocket.http.response" in scope.get("extensions", {}):
+            body = b'{"error":{"message":"WebSocket is not served here; use HTTP","type":"invalid_request_error","param":null,"code":"upgrade_required"}}'
+            await send(
+                {
+                    "type": "websocket.http.response.start",
+                    "status": 426,
+                    "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())],
+                }
+            )
+            await send({"type": "websocket.http.response.body", "body": body})
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+
+def request_id(headers: dict[bytes, bytes]) -> str:
+    """The client's `x-request-id` where it is a plain word, else a new one."""
+    given = headers.get(b"x-request-id")
+    if given is not None and _ID.fullmatch(given):
+        return given.decode("ascii")
+    return "req_" + secrets.token_hex(12)
+
+
+def is_open(path: str, client: str | None) -> bool:
+    return path in OPEN or (path == "/metrics" and is_loopback(client))
+
+
+def check_shape(scope: Scope) -> None:
+    """Refuse what different HTTP implementations read differently: it is how requests are smuggled."""
+    if scope.get("http_version") not in ("1.0", "1.1", "2"):
+        raise InvalidRequest("unsupported HTTP version")
+    hosts = lengths = codings = 0
+    for name, value in scope["headers"]:
+        if name == b"host":
+            hosts += 1
+        elif name == b"content-length":
+            lengths += 1
+        elif name == b"transfer-encoding":
+            codings += 1
+            if value.strip().lower() != b"chunked":
+                raise InvalidRequest("the only transfer encoding accepted is chunked")
+    if hosts != 1 and not (hosts == 0 and scope.get("http_version") != "1.1"):
+        raise InvalidRequest("exactly one Host header is needed")
+    if lengths > 1 or codings > 1 or (lengths and codings):
+        raise InvalidRequest("conflicting lengths of the body")
+    path = scope["path"]
+    if "\x00" in path or "\\" in path or "/../" in path or path.endswith("/..") or "//" in path:
+        raise InvalidRequest("the path is not acceptable")

@@ -1,0 +1,124 @@
+"""The routes and what each answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request as Web
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Lifespan
+
+import gateway
+from gateway.api.completions import Completions
+from gateway.api.gate import Gate
+from gateway.api.headers import error_headers, response_headers
+from gateway.api.state import State, Visit
+from gateway.errors import GatewayError, InvalidRequest, MethodNotAllowed, NotFound
+
+_STARTED = int(time.time())
+
+
+def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple[str, ...]) -> ASGIApp:
+    """The whole ASGI application. `state` gives the State of the config that is loaded now."""
+    chat = Completions("chat", "chat")
+    routes = []
+    for prefix in ("/v1", ""):
+        routes += [
+            Route(f"{prefix}/chat/completions", chat),
+            Route(f"{prefix}/models", models, methods=["GET"]),
+            Route(f"{prefix}/models/{{name:path}}", model, methods=["GET"]),
+        ]
+    routes += [
+        Route("/", root, methods=["GET"]),
+        Route("/healthz", healthz, methods=["GET"]),
+        Route("/readyz", readyz, methods=["GET"]),
+        Route("/metrics", metrics, methods=["GET"]),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error})
+    app.router.redirect_slashes = False
+    gate = Gate(app, state)
+    if not cors:
+        return gate
+    # outside the gate: a preflight carries no credentials
+    return CORSMiddleware(gate, allow_origins=cors, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"], expose_headers=["*"])
+
+
+async def root(web: Web) -> Response:
+    return _json(web, {"name": "thinkgate", "version": gateway.__version__})
+
+
+async def healthz(web: Web) -> Response:
+    return _json(web, {"status": "ok"})
+
+
+async def readyz(web: Web) -> Response:
+    ready, parts = _visit(web).state.ready()
+    return _json(web, {"status": "ready" if ready else "not ready", **parts}, 200 if ready else 503)
+
+
+async def metrics(web: Web) -> Response:
+    return Response(_visit(web).state.telemetry.expose(), media_type="text/plain; version=0.0.4")
+
+
+async def models(web: Web) -> Response:
+    """What clients may put into `model`; in Anthropic's shape for clients that speak Messages."""
+    visit = _visit(web)
+    names = visit.state.router.names()
+    if b"anthropic-version" in visit.headers:
+        data: list[Any] = [_anthropic(name) for name in names]
+        return _json(web, {"data": data, "has_more": False, "first_id": names[0] if names else None, "last_id": names[-1] if names else None})
+    data = [_entry(name) for name in names]
+    return _json(web, {"object": "list", "data": data, "models": data})
+
+
+async def model(web: Web) -> Response:
+    name = web.path_params["name"]
+    visit = _visit(web)
+    try:
+        visit.state.router.find(name)
+    except InvalidRequest as error:
+        raise NotFound(error.message, code="model_not_found", param="model") from None
+    return _json(web, _anthropic(name) if b"anthropic-version" in visit.headers else _entry(name))
+
+
+def _entry(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": _STARTED, "owned_by": "thinkgate"}
+
+
+def _anthropic(name: str) -> dict[str, Any]:
+    return {"type": "model", "id": name, "display_name": name, "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_STARTED))}
+
+
+def _visit(web: Web) -> Visit:
+    visit: Visit = web.scope["visit"]
+    return visit
+
+
+def _json(web: Web, value: Any, status: int = 200) -> Response:
+    response = JSONResponse(value, status)
+    response.raw_headers += response_headers(_visit(web).record)
+    return response
+
+
+async def _gateway_error(web: Web, error: Exception) -> Response:
+    assert isinstance(error, GatewayError)
+    response = JSONResponse({"error": error.body()}, error.status)
+    response.raw_headers += error_headers(_visit(web).record, error)
+    if isinstance(error, MethodNotAllowed) and error.allow:
+        response.headers["allow"] = ", ".join(error.allow)
+    return response
+
+
+async def _http_error(web: Web, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    where = f"{web.method} {web.url.path}"
+    if error.status_code == 405:
+        allow = tuple((error.headers or {}).get("allow", "").split(", "))
+        return await _gateway_error(web, MethodNotAllowed(f"Method not allowed ({where})", allow))
+    return await _gateway_error(web, NotFound(f"Invalid URL ({where})", code="unknown_url"))

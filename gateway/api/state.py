@@ -1,0 +1,38 @@
+"""What the routes know of the running gateway. One State per loaded config; a reload makes a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway import config
+from gateway.api.auth import Auth
+from gateway.chat import Record
+from gateway.routing import Health, Router
+from gateway.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Requests that run keep the State that they began with."""
+
+    server: config.Server
+    auth: Auth
+    router: Router
+    health: Health
+    telemetry: Telemetry
+    redact: Callable[[str], str]
+    ready: Callable[[], tuple[bool, dict[str, Any]]]
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request at the door: who asks, and the record that everything below writes into."""
+
+    state: State
+    record: Record
+    headers: dict[bytes, bytes]
+    trusted: bool = False
+    """the client's credentials were right, or none are needed"""
+    extra: list[tuple[bytes, bytes]] = field(default_factory=list)

@@ -1,0 +1,239 @@
+"""The composition root: a Config becomes adapters, providers, chains and the ASGI application.
+
+`Gateway` owns what outlives a config: telemetry, health and connections. A reload builds
+everything anew beside the running State and then swaps it in one assignment; requests that
+run keep theirs, and a config that cannot be used changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import watchfiles
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from gateway import api, config
+from gateway.adapters import Adapter, Loader, builtin_folder, check_options
+from gateway.errors import AdapterError, ConfigError, Fault
+from gateway.failures import redact
+from gateway.routing import Health, Router
+from gateway.telemetry import Telemetry
+from gateway.upstream import Local, Mock, Provider, Transport, check_mock, choose
+
+log = logging.getLogger("thinkgate")
+
+DEFAULT_ADAPTER = "openai"
+CONFIG_VARIABLE = "THINKGATE_CONFIG"
+"""How worker processes learn which file to load; empty: the embedded default."""
+
+_SECRET = 12  # characters from which a configured header may be a secret
+
+Read = Callable[[], config.Config]
+Connect = Callable[[config.Provider, str], Transport]
+
+
+class Gateway:
+    """The running gateway. `read` gives the config, now and at each reload."""
+
+    def __init__(self, read: Read, connect: Connect | None = None) -> None:
+        self._read = read
+        self._connect = connect or Connections().get
+        self._telemetry = Telemetry()
+        self._health = Health()
+        self._fault: str | None = None
+        self.config = read()
+        self.state = self._build(self.config)
+        self.asgi: ASGIApp = api.build(lambda: self.state, self._lifespan, self.config.server.cors)
+        self._watch = False
+
+    def reload(self) -> bool:
+        """Read the config again. True: it is in use now; False: the old one stays, the log says why."""
+        try:
+            fresh = self._read()
+            state = self._build(fresh)
+        except ConfigError as error:
+            self._fault = str(error)
+            log.error("config not reloaded, the old one stays in use:\n%s", error)
+        except OSError as error:
+            self._fault = f"{type(error).__name__}: the config file cannot be read"
+            log.error("config not reloaded, the old one stays in use: %s", self._fault)
+        else:
+            self.config, self.state, self._fault = fresh, state, None
+            log.info("config reloaded from %s", fresh.file)
+        self._telemetry.reload(self._fault is None)
+        return self._fault is None
+
+    def watch(self) -> None:
+        """Reload by itself when the config file changes, while the application runs."""
+        self._watch = True
+
+    def _build(self, conf: config.Config) -> api.State:
+        loader = Loader([conf.adapters_dir, builtin_folder()], conf.hook_budget)
+        hide = partial(redact, secrets=secrets_of(conf))
+        providers = build_providers(conf, loader, self._connect, hide)
+        server = conf.server
+        router = Router(conf.models, providers, self._health, self._telemetry, windows(conf))
+        return api.State(
+            server=server,
+            auth=api.Auth(server.keys, server.hosts, server.open),
+            router=router,
+            health=self._health,
+            telemetry=self._telemetry,
+            redact=hide,
+            ready=partial(self._ready, loader),
+        )
+
+    def _ready(self, loader: Loader) -> tuple[bool, dict[str, Any]]:
+        parts: dict[str, Any] = {"config": {"file": self.config.file, "error": self._fault}, "providers": {"resting": self._health.resting()}}
+        if loader.faults:
+            parts["adapters"] = {"errors": {str(Path(path).name): why for path, why in loader.faults.items()}}
+        return True, parts
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncGenerator[None]:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread, or no such signal here
+            loop.add_signal_handler(signal.SIGHUP, self.reload)
+        watcher = loop.create_task(self._follow(Path(self.config.file).absolute())) if self._watch else None
+        yield
+        if watcher is not None:
+            watcher.cancel()
+        await asyncio.gather(*(p.aclose() for p in self.state.router.providers.values()))
+
+    async def _follow(self, file: Path) -> None:
+        async for changes in watchfiles.awatch(file.parent, recursive=False):
+            if any(os.path.basename(path) == file.name for _, path in changes):
+                self.reload()
+
+
+class Connections:
+    """One transport per way of reaching a provider, kept across reloads with its open connections."""
+
+    def __init__(self, env: Mapping[str, str] = os.environ) -> None:
+        self._env = env
+        self._made: dict[tuple[object, ...], Transport] = {}
+
+    def get(self, provider: config.Provider, base_url: str) -> Transport:
+        key = (base_url, provider.http)
+        if key not in self._made:
+            if base_url.startswith("mock://"):
+                self._made[key] = Mock(base_url)
+            elif base_url.startswith("local://"):
+                self._made[key] = Local()
+            else:
+                self._made[key] = choose(provider.http, base_url, self._env)
+        return self._made[key]
+
+
+def build_providers(conf: config.Config, loader: Loader, connect: Connect, hide: Callable[[str], str]) -> dict[str, Provider]:
+    """All providers of a config. ConfigError with every fault that only the adapters know."""
+    faults: list[Fault] = []
+    providers = {}
+    for name, settings in conf.providers.items():
+        adapter_name = settings.adapter or (name if name in loader.names() else DEFAULT_ADAPTER)
+        adapter = _load(conf, loader, name, settings, adapter_name, faults)
+        if adapter is None:
+            continue
+        base_url = settings.base_url or adapter.base_url
+        if base_url is None:
+            faults.append(conf.fault(f"providers.{name}", f"base_url is missing, and adapter {adapter.name} has none"))
+            continue
+        if base_url.startswith("mock://") and (wrong := check_mock(base_url)):
+            faults += [conf.fault(f"providers.{name}.base_url", text) for text in wrong]
+            continue
+        if adapter.env and not settings.api_keys and settings.base_url is None and adapter.auth != "none":
+            faults.append(conf.fault(f"providers.{name}", f"api_key is missing; write api_key: ${{{adapter.env}}}"))
+        try:
+            transport = connect(settings, base_url)
+        except ValueError as error:  # a certificate or a proxy that cannot be used
+            faults.append(conf.fault(f"providers.{name}.http", str(error)))
+            continue
+        providers[name] = Provider(settings, loader, adapter_name, transport, hide)
+    for model in conf.models.values():
+        for index, target in enumerate(model.chain):
+            if target.options and target.provider in providers:
+                place = f"models.{model.name}.chain[{index}].options"
+                faults += [conf.fault(f"{place}.{key}", text) for key, text in check_options(providers[target.provider].adapter, target.options)]
+    if faults:
+        raise ConfigError(sorted(faults, key=lambda fault: (fault.line, fault.column)), conf.file)
+    return providers
+
+
+def _load(conf: config.Config, loader: Loader, name: str, settings: config.Provider, adapter_name: str, faults: list[Fault]) -> Adapter | None:
+    try:
+        adapter = loader.get(adapter_name)
+    except AdapterError as error:
+        known = config.suggest(adapter_name, loader.names())
+        faults.append(conf.fault(f"providers.{name}.adapter", error.message + known))
+        return None
+    faults += [conf.fault(f"providers.{name}.options.{key}", text) for key, text in check_options(adapter, settings.options)]
+    for index, path in enumerate(settings.hooks):
+        try:
+            loader.file(path)
+        except AdapterError as error:
+            faults.append(conf.fault(f"providers.{name}.hooks[{index}]", error.message))
+    return adapter
+
+
+def secrets_of(conf: config.Config) -> tuple[str, ...]:
+    """Every secret that this config holds, for redaction."""
+    found = [key.reveal() for provider in conf.providers.values() for key in provider.api_keys]
+    found += [value for provider in conf.providers.values() for value in provider.headers.values() if len(value) >= _SECRET]
+    found += [provider.http.proxy for provider in conf.providers.values() if provider.http.proxy]
+    found += [key.reveal() for key in conf.server.keys]
+    if conf.server.admin_key:
+        found.append(conf.server.admin_key.reveal())
+    return tuple(secret for secret in found if secret)
+
+
+def windows(conf: config.Config) -> Callable[[str, str], int | None]:
+    """The context windows that the config names, by provider and model."""
+
+    def window(provider: str, model: str) -> int | None:
+        price = conf.providers[provider].models.get(model)
+        return price.context if price is not None else None
+
+    return window
+
+
+def known_providers(loader: Loader) -> list[tuple[str, str, str]]:
+    """(adapter, its usual key's variable, its default model) of every adapter that can be used with a key alone."""
+    out = []
+    for name in loader.names():
+        adapter = loader.get(name)
+        if adapter.env and adapter.base_url and adapter.default_model:
+            out.append((name, adapter.env, adapter.default_model))
+    return out
+
+
+def embedded(env: Mapping[str, str]) -> config.Config:
+    """The config that needs no file: the demo model, and `auto` over the providers whose keys are in the environment."""
+    loader = Loader([builtin_folder()], config.HookBudget())
+    return config.embedded(env, known_providers(loader))
+
+
+def load(file: str | Path | None, env: Mapping[str, str] = os.environ) -> config.Config:
+    """The config of a file, or the embedded default without one. ConfigError, OSError."""
+    return config.load(Path(file), env) if file else embedded(env)
+
+
+def check(conf: config.Config) -> None:
+    """Everything that a start would check, without starting. ConfigError with all faults."""
+    loader = Loader([conf.adapters_dir, builtin_folder()], conf.hook_budget)
+    build_providers(conf, loader, Connections().get, lambda text: text)
+
+
+def from_environment() -> ASGIApp:
+    """The application of a worker process."""
+    file = os.environ.get(CONFIG_VARIABLE) or None
+    return Gateway(partial(load, file)).asgi

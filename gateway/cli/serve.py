@@ -1,0 +1,99 @@
+"""`thinkgate serve`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from gateway import config
+from gateway.api.auth import is_loopback
+from gateway.app import CONFIG_VARIABLE, Gateway, check, load
+from gateway.errors import ConfigError, Fault
+
+
+def add(commands: Any) -> None:
+    serve = commands.add_parser("serve", help="run the gateway")
+    serve.add_argument("-c", "--config", metavar="FILE", help="the config; without it the embedded default runs")
+    serve.add_argument("--host", help="address to listen on (default: the config's)")
+    serve.add_argument("--port", type=int, help="port to listen on (default: the config's)")
+    serve.add_argument("--workers", type=int, default=1, metavar="N", help="processes that answer (default: 1)")
+    serve.add_argument("--reload-config", action="store_true", help="reload when the config file changes")
+    serve.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    log_to_stderr()
+    conf = load(args.config)
+    server = conf.server
+    host, port = args.host or server.host, args.port if args.port is not None else server.port
+    refuse_open(conf, host)
+    options: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "http": "httptools",
+        "ws": "none",
+        "log_config": None,
+        "access_log": False,
+        "proxy_headers": False,
+        "server_header": False,
+        "timeout_keep_alive": max(1, round(server.idle_timeout)),
+        "timeout_graceful_shutdown": max(1, round(server.drain)),
+    }
+    if args.workers > 1:
+        check(conf)
+        os.environ[CONFIG_VARIABLE] = str(Path(args.config).resolve()) if args.config else ""
+        greet(conf, host, port)
+        uvicorn.run("gateway.app:from_environment", factory=True, workers=args.workers, **options)
+        return 0
+    gate = Gateway(partial(load, args.config))
+    if args.reload_config and args.config:
+        gate.watch()
+    greet(gate.config, host, port)
+    uvicorn.Server(uvicorn.Config(gate.asgi, **options)).run()
+    return 0
+
+
+def refuse_open(conf: config.Config, host: str) -> None:
+    """Without a client key only this machine may reach us, unless the config says otherwise."""
+    if conf.server.keys or conf.server.open or host == "localhost" or is_loopback(host):
+        return
+    why = f"refusing to listen on {host} without a client key: set server.keys (or THINKGATE_KEY), or server.open: true if everybody who reaches it may use it"
+    raise ConfigError([Fault("server.host", why, *conf.place("server", "host"))], conf.file)
+
+
+def greet(conf: config.Config, host: str, port: int) -> None:
+    """The base URL and lines that work when pasted."""
+    shown = "127.0.0.1" if host in ("0.0.0.0", "") else f"[{'::1' if host == '::' else host}]" if ":" in host else host  # noqa: S104 - it is shown, not bound
+    base = f"http://{shown}:{port}/v1"
+    needs_key = bool(conf.server.keys)
+    key = "$THINKGATE_KEY" if needs_key else "none"
+    auth = f' -H "Authorization: Bearer {key}"' if needs_key else ""
+    name = next((n for n, m in conf.models.items() if not m.pattern), "demo")
+    body = f'{{"model":"{name}","messages":[{{"role":"user","content":"Hello"}}]}}'
+    print(f"Thinkgate is at {base}  (models: {', '.join(conf.models)})\n", file=sys.stderr)
+    print(f"  curl {base}/chat/completions{auth} -H 'content-type: application/json' -d '{body}'\n", file=sys.stderr)
+    print(f"  export OPENAI_BASE_URL={base} OPENAI_API_KEY={key}\n", file=sys.stderr)
+    for warning in conf.warnings:
+        print(f"warning: {conf.file}:{warning.line}: {warning.path}: {warning.message}", file=sys.stderr)
+    sys.stderr.flush()
+
+
+def log_to_stderr() -> None:
+    """One line a record. THINKGATE_LOG=debug shows every attempt."""
+    logging.raiseExceptions = False  # a full disk under the log must not disturb requests
+    level = os.environ.get("THINKGATE_LOG", "info").upper()
+    logging.basicConfig(
+        level=level if level in logging.getLevelNamesMapping() else "INFO",
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+        force=True,
+    )
+    for noisy in ("httpx", "httpcore", "watchfiles"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,270 @@
+"""One provider: a Model whose every `generate` is one exchange with it.
+
+    prepare   the client's body -> the provider's: fresh copy, dialect, adapter, URL, headers
+    open      one request over the transport, up to the answer's headers
+    refuse    a status that is no answer -> UpstreamError of the right class
+    answer    bytes -> events -> chunks, held back until the first content
+
+`explain` uses `prepare` alone, so that what it shows is what would be sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import gateway
+from gateway import config, failures
+from gateway.adapters import Adapter, Context, Hooks, Loader, Settings, apply, read_wish, settings
+from gateway.chat import Chunk, Request, dumps, loads
+from gateway.errors import AdapterError, StreamCut, UpstreamError
+from gateway.upstream.answer import Answer
+from gateway.upstream.prepared import PATHS, Prepared
+from gateway.upstream.transport import Exchange, Headers, Transport, TransportError, Url
+
+FIRST_TOKEN = 60.0
+"""Seconds that a stream may take to its first content where the config sets nothing."""
+
+_GRACE = 2.5  # seconds after the finish in which usage may still come
+_ERROR_BODY = 256 * 1024
+_PATH = "/:@!$&'()*+,;=~%"
+_TARGETS = 1024  # whose options are kept
+_KEPT = ("x-ratelimit-", "openai-processing-ms", "anthropic-ratelimit-")
+
+
+_INSIDE = ("mock://", "local://")  # answered on this machine; the rest of such a URL is no address
+_NO_ADDRESS = "http://inside/v1"
+
+
+class NothingToRepair(Exception):
+    """The adapter has no repair for this failure: sending again would fail the same way."""
+
+
+class Provider:
+    """One configured provider. `redact` takes every secret out of a text before anybody sees it."""
+
+    def __init__(self, conf: config.Provider, loader: Loader, adapter: str, transport: Transport, redact: Callable[[str], str]) -> None:
+        self.settings = conf
+        self.name = conf.name
+        self._loader = loader
+        self._adapter_name = adapter
+        self._transport = transport
+        self._redact = redact
+        self._extras = conf.hooks
+        self._files: tuple[Adapter, ...] = ()
+        self._hooks = Hooks(loader.get(adapter))
+        self._options: dict[config.Target, Settings] = {}
+        self._base: dict[str | None, Url] = {}
+
+    @property
+    def adapter(self) -> Adapter:
+        """The newest good version of its adapter file."""
+        return self._loader.get(self._adapter_name)
+
+    def base_url(self) -> str | None:
+        return self.settings.base_url or self.adapter.base_url
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+    async def generate(self, request: Request) -> AsyncGenerator[Chunk]:
+        """Yield the answer's chunks, the first one with content; what came before it is held back and follows it in order.
+
+        Raises UpstreamError before the first chunk, StreamCut after it, NothingToRepair where
+        `request.repair` cannot be repaired.
+        """
+        loop = asyncio.get_running_loop()
+        target = request.target
+        assert target is not None
+        limits = self.settings.timeouts
+        record, began = request.record, time.perf_counter()
+        prepared = self.prepare(request)
+        start = loop.time()
+        total = start + (target.total or limits.total)
+        first = target.first_token or limits.first_token
+        if first is None:
+            first = FIRST_TOKEN if request.stream else float("inf")
+        clock = Clock(loop, min(start + first, total, request.deadline), total, target.idle or limits.idle, start + first <= min(total, request.deadline))
+        exchange: Exchange | None = None
+        try:
+            connect = min(start + (target.connect or limits.connect), clock.first)
+            exchange = await self._transport.open(b"POST", prepared.url, prepared.headers, dumps(prepared.body), connect=connect, deadline=clock.first)
+            self._keep_headers(request, exchange)
+            if not 200 <= exchange.status < 300:
+                raise await self._refused(exchange, prepared, clock)
+            answer = Answer(request.stream, prepared)
+            try:
+                while not answer.over:
+                    for chunk in answer.take(await self._read(exchange, answer, clock)):
+                        yield chunk
+            except (TransportError, UpstreamError) as error:
+                if not answer.committed:
+                    raise
+                raise self._cut(error, clock) from None
+            finally:
+                record.usage = answer.usage or record.usage
+                record.tools.extend(answer.tools)
+            await self._drain(exchange, clock)
+        except TransportError as error:
+            raise self._broken(error, clock, time.perf_counter() - began) from None
+        except UpstreamError as error:
+            error.message = self._redact(error.message)
+            raise
+        finally:
+            record.upstream_seconds += time.perf_counter() - began
+            record.hook_seconds += prepared.context.seconds
+            for note in prepared.context.notes:
+                record.note(note)
+            if exchange is not None:
+                await exchange.aclose()
+
+    def prepare(self, request: Request) -> Prepared:
+        """The request as this provider gets it. Raises AdapterError, Skipped, NothingToRepair."""
+        target = request.target
+        assert target is not None
+        hooks, options = self._current(target)
+        adapter = hooks.adapter
+        body = request.body.fresh()
+        wish = read_wish(body) or target.thinking or self.settings.thinking
+        context = Context(self.name, target.model, request.endpoint, adapter.dialect, request.stream, request.attempt, wish, options)
+        asked = body.get("stream_options")
+        include_usage = isinstance(asked, dict) and asked.get("include_usage") is True
+        body["model"] = target.model
+        body = apply.prepare(body, hooks, options, context)
+        if request.repair is not None:
+            context.state["error"] = request.repair.error
+            repaired = apply.recover(body, request.repair.kind, hooks, options, context)
+            if repaired is None:
+                raise NothingToRepair
+            body = repaired
+        special = hooks.build_request(body, context) if hooks.has("build_request") else None
+        headers = self._headers(adapter, request, bool(body.get("stream")), special)
+        return Prepared(self._url(adapter, request.endpoint, special), headers, body, hooks, context, include_usage, request.empty_ok)
+
+    def _current(self, target: config.Target) -> tuple[Hooks, Settings]:
+        """Hooks and options for a target; made again only when a file changed."""
+        files = (self._loader.get(self._adapter_name), *(self._loader.file(path) for path in self._extras))
+        if self._files != files or len(self._options) > _TARGETS:
+            self._files, self._hooks = files, Hooks(files[0], files[1:])
+            self._options = {}
+        options = self._options.get(target)
+        if options is None:
+            configured = {**self.settings.options, **target.options}
+            options = self._options[target] = settings(files[0], target.model, configured, self.settings.base_url)
+        return self._hooks, options
+
+    def _url(self, adapter: Adapter, endpoint: str, special: Mapping[str, Any] | None) -> Url:
+        text = self.settings.base_url or adapter.base_url
+        base = self._base.get(text)
+        if base is None:
+            if text is None:
+                raise AdapterError(f"provider {self.name} has no base_url, and neither has its adapter {adapter.name}")
+            base = self._base[text] = Url.parse(_NO_ADDRESS if text.startswith(_INSIDE) else text)
+        path = PATHS[endpoint]
+        query: Mapping[str, str] = {}
+        if special is not None:
+            path, query = special.get("path") or path, special.get("query") or query
+        tail = quote(path, safe=_PATH) + (f"?{urlencode(query)}" if query else "")
+        return replace(base, target=base.target.rstrip(b"/") + tail.encode("ascii"))
+
+    def _headers(self, adapter: Adapter, request: Request, stream: bool, special: Mapping[str, Any] | None) -> Headers:
+        headers: dict[bytes, bytes] = {
+            b"content-type": b"application/json",
+            b"accept": b"text/event-stream" if stream else b"application/json",
+            b"accept-encoding": b"identity",
+            b"user-agent": f"thinkgate/{gateway.__version__}".encode("ascii"),
+            b"x-request-id": request.record.id.encode("ascii"),
+        }
+        key = self.settings.api_keys[0].reveal() if self.settings.api_keys else None
+        if key and adapter.auth == "bearer":
+            headers[b"authorization"] = b"Bearer " + key.encode("ascii")
+        elif key and adapter.auth.startswith("header:"):
+            headers[adapter.auth[7:].lower().encode("ascii")] = key.encode("ascii")
+        for more in (request.headers, self.settings.headers, (special or {}).get("headers") or {}):
+            for name, value in more.items():
+                headers[name.lower().encode("ascii")] = str(value).encode("ascii")
+        return list(headers.items())
+
+    @staticmethod
+    async def _read(exchange: Exchange, answer: Answer, clock: Clock) -> bytes | None:
+        if answer.finished:
+            try:
+                return await exchange.read(min(clock.loop.time() + _GRACE, clock.total))
+            except TransportError:
+                return None  # everything but usage was there
+        if answer.begun:
+            return await exchange.read(min(clock.loop.time() + clock.idle, clock.total))
+        return await exchange.read(clock.first)
+
+    @staticmethod
+    async def _drain(exchange: Exchange, clock: Clock) -> None:
+        """After [DONE] the body's own end is usually there too; with it the connection can be used again."""
+        try:
+            await exchange.read(clock.loop.time() + 0.02)
+        except TransportError:
+            pass
+
+    async def _refused(self, exchange: Exchange, prepared: Prepared, clock: Clock) -> UpstreamError:
+        """The error that a status outside 200 to 299 and its body make."""
+        body = b""
+        try:
+            while (piece := await exchange.read(min(clock.loop.time() + clock.idle, clock.total))) is not None and len(body) < _ERROR_BODY:
+                body += piece
+        except TransportError:
+            pass  # the status alone tells enough
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in exchange.headers}
+        verdict = failures.classify(exchange.status, headers, body)
+        kind, retry_after, message = verdict.kind, verdict.retry_after, verdict.message
+        if prepared.hooks.has("classify_error"):
+            own = prepared.hooks.classify_error({"status": exchange.status, "headers": headers, "body": _readable(body)}, prepared.context) or {}
+            kind, retry_after, message = own.get("class") or kind, own.get("retry_after", retry_after), own.get("message") or message
+        error = {name: self._redact(text) if isinstance(text, str) else text for name, text in verdict.error.items()}
+        return UpstreamError(kind, message, upstream_status=exchange.status, retry_after=retry_after, error=error)
+
+    def _broken(self, error: TransportError, clock: Clock, seconds: float) -> UpstreamError:
+        if error.kind == "timeout":
+            kind = "first_token_timeout" if clock.first_is_ours and clock.loop.time() < clock.total else "timeout"
+            return UpstreamError(kind, f"{kind} after {seconds:.1f} s")
+        return UpstreamError("protocol" if error.kind == "protocol" else "connect" if error.kind == "connect" else "server", self._redact(str(error)))
+
+    def _cut(self, error: TransportError | UpstreamError, clock: Clock) -> StreamCut:
+        if isinstance(error, UpstreamError):
+            return StreamCut(error.kind, self._redact(error.message), upstream_status=error.upstream_status, retry_after=error.retry_after, error=error.error)
+        if error.kind == "timeout":
+            why = "the whole answer took too long" if clock.loop.time() >= clock.total else f"nothing came for {clock.idle:g} s"
+            return StreamCut("timeout", f"the answer of {self.name} broke off: {why}")
+        return StreamCut("protocol", f"the answer of {self.name} broke off: {self._redact(str(error))}")
+
+    @staticmethod
+    def _keep_headers(request: Request, exchange: Exchange) -> None:
+        kept: dict[str, str] = {}
+        for name, value in exchange.headers:
+            text = name.decode("latin-1")
+            if text.startswith(_KEPT):
+                kept[text] = value.decode("latin-1")
+        request.record.upstream_headers = kept
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The deadlines of one exchange, `loop.time()` seconds; `idle` is a length. `first_is_ours`: the first-token limit is what ends first."""
+
+    loop: asyncio.AbstractEventLoop
+    first: float
+    total: float
+    idle: float
+    first_is_ours: bool
+
+
+def _readable(body: bytes) -> Any:
+    try:
+        return loads(body)
+    except ValueError:
+        return body.decode("utf-8", "replace")
+
+
+__all__: Sequence[str] = ("NothingToRepair", "Prepared", "Provider")

@@ -1,0 +1,20 @@
+"""Runs the tests in an environment that reaches nobody: no provider's key, no proxy."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+DROPPED = re.compile(r"(_API_KEY|_AUTH_TOKEN|_BASE_URL|_API_BASE|_proxy|_PROXY)$|^(OPENAI|ANTHROPIC|THINKGATE|LLM)_")
+
+
+def main() -> int:
+    env = {name: value for name, value in os.environ.items() if not DROPPED.search(name)}
+    env |= {"THINKGATE_TESTS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    folder = Path(__file__).resolve().parent.parent
+    return subprocess.run([sys.executable, "-m", "pytest", *sys.argv[1:]], cwd=folder, env=env, check=False).returncode
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
