@@ -6,6 +6,8 @@ HOST   ?=
 PORT   ?=
 CONFIG ?=
 LOCAL  ?=
+PEERS  ?=
+ARGS   ?=
 
 .PHONY: run test check format bench lock clean
 
@@ -26,7 +28,7 @@ format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.dev
-	@$(BIN)/python bench/bench.py $(if $(PEERS),--install-peers) $(BENCH)
+	@$(MAKE) --no-print-directory -f bench/Makefile PYTHON=$(abspath $(BIN))/python PEERS=$(PEERS) ARGS="$(ARGS)"
 
 PIN = $(BIN)/python -m uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 

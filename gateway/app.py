@@ -12,8 +12,10 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,8 +29,8 @@ from gateway.adapters import Adapter, Loader, builtin_folder, check_options
 from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
 from gateway.routing import Health, Router
-from gateway.telemetry import Telemetry
-from gateway.upstream import Local, Mock, Provider, Transport, check_mock, choose
+from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
+from gateway.upstream import Local, Mock, Provider, Transport, check_mock, choose, local_is_installed
 
 log = logging.getLogger("thinkgate")
 
@@ -45,16 +47,16 @@ Connect = Callable[[config.Provider, str], Transport]
 class Gateway:
     """The running gateway. `read` gives the config, now and at each reload."""
 
-    def __init__(self, read: Read, connect: Connect | None = None) -> None:
+    def __init__(self, read: Read, connect: Connect | None = None, telemetry: Telemetry | None = None) -> None:
         self._read = read
         self._connect = connect or Connections().get
-        self._telemetry = Telemetry()
+        self._telemetry = telemetry or Telemetry()
         self._health = Health()
         self._fault: str | None = None
         self.config = read()
         self.state = self._build(self.config)
         self.asgi: ASGIApp = api.build(lambda: self.state, self._lifespan, self.config.server.cors)
-        self._watch = False
+        self._watch: Path | None = None
 
     def reload(self) -> bool:
         """Read the config again. True: it is in use now; False: the old one stays, the log says why."""
@@ -75,7 +77,7 @@ class Gateway:
 
     def watch(self) -> None:
         """Reload by itself when the config file changes, while the application runs."""
-        self._watch = True
+        self._watch = Path(self.config.file).absolute()
 
     def _build(self, conf: config.Config) -> api.State:
         loader = Loader([conf.adapters_dir, builtin_folder()], conf.hook_budget)
@@ -104,7 +106,7 @@ class Gateway:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread, or no such signal here
             loop.add_signal_handler(signal.SIGHUP, self.reload)
-        watcher = loop.create_task(self._follow(Path(self.config.file).absolute())) if self._watch else None
+        watcher = loop.create_task(self._follow(self._watch)) if self._watch else None
         yield
         if watcher is not None:
             watcher.cancel()
@@ -219,7 +221,8 @@ def known_providers(loader: Loader) -> list[tuple[str, str, str]]:
 def embedded(env: Mapping[str, str]) -> config.Config:
     """The config that needs no file: the demo model, and `auto` over the providers whose keys are in the environment."""
     loader = Loader([builtin_folder()], config.HookBudget())
-    return config.embedded(env, known_providers(loader))
+    conf = config.embedded(env, known_providers(loader), local=local_is_installed())
+    return replace(conf, adapters_dir=builtin_folder())  # never files that happen to lie in the working directory
 
 
 def load(file: str | Path | None, env: Mapping[str, str] = os.environ) -> config.Config:
@@ -235,5 +238,12 @@ def check(conf: config.Config) -> None:
 
 def from_environment() -> ASGIApp:
     """The application of a worker process."""
+    log_to_stderr()
     file = os.environ.get(CONFIG_VARIABLE) or None
-    return Gateway(partial(load, file)).asgi
+    return Gateway(partial(load, file), telemetry=telemetry()).asgi
+
+
+def telemetry() -> Telemetry:
+    """Telemetry that writes the request lines of a server to stderr, where its log level shows them."""
+    shown = logging.getLogger("thinkgate.request").isEnabledFor(logging.INFO)
+    return Telemetry(LineWriter(sys.stderr) if shown else None)

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
+from typing import TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from gateway.chat import Attempt, Record
+from gateway.chat import Attempt, Json, Record
 
 log = logging.getLogger("thinkgate.request")
 
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-_PLAIN = re.compile(r"[!-~]*")
-_TOKENS = ("prompt", "completion", "cached", "reasoning")
+_WORD = re.compile(r"[!#-~]+")
 
 
 class Telemetry:
     """Counts and times requests; `/metrics` shows it. One per process, all methods cheap.
 
+    `write` gets the log line of each request; by default it goes to the log at level info.
     `model` labels hold names of the config (a pattern's name, not what it matched), so that
     clients cannot make new series at will.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, write: Callable[[str], None] | None = None) -> None:
+        self._write = write
         self.registry = CollectorRegistry(auto_describe=True)
         into = self.registry
         self._requests = Counter("thinkgate_requests", "Requests answered, by endpoint, model and status.", ("endpoint", "model", "status"), registry=into)
@@ -38,106 +42,135 @@ class Telemetry:
         self._hooks = Counter("thinkgate_hook_seconds", "Time spent in adapters' hooks.", ("provider",), registry=into)
         self._reloads = Counter("thinkgate_config_reloads", "Config reloads, by result.", ("result",), registry=into)
         self.in_flight = Gauge("thinkgate_in_flight", "Requests being served now.", registry=into)
-        self._bound: dict[tuple[object, ...], Counter | Histogram] = {}
+        # labels() costs more than the count itself: the bound children are kept
+        self._counts: dict[tuple[Counter, tuple[str, ...]], Counter] = {}
+        self._times: dict[tuple[Histogram, str], Histogram] = {}
 
-    def _child(self, metric: Counter | Histogram, *labels: str) -> Counter | Histogram:
-        # labels() costs more than the count itself: keep the children
-        key = (metric, *labels)
-        child = self._bound.get(key)
+    def _count(self, metric: Counter, labels: tuple[str, ...], amount: float = 1) -> None:
+        child = self._counts.get((metric, labels))
         if child is None:
-            child = self._bound[key] = metric.labels(*labels)
-        return child
-
-    def _count(self, metric: Counter, amount: float, *labels: str) -> None:
-        child = self._child(metric, *labels)
-        assert isinstance(child, Counter)
+            child = self._counts[metric, labels] = metric.labels(*labels)
         child.inc(amount)
 
-    def _observe(self, metric: Histogram, seconds: float, *labels: str) -> None:
-        child = self._child(metric, *labels)
-        assert isinstance(child, Histogram)
+    def _observe(self, metric: Histogram, label: str, seconds: float) -> None:
+        child = self._times.get((metric, label))
+        if child is None:
+            child = self._times[metric, label] = metric.labels(label)
         child.observe(seconds)
 
     def reload(self, ok: bool) -> None:
-        self._count(self._reloads, 1, "ok" if ok else "failed")
+        self._count(self._reloads, ("ok" if ok else "failed",))
 
     def attempt(self, record: Record, attempt: Attempt) -> None:
         """One exchange is over."""
-        self._count(self._attempts, 1, attempt.provider, attempt.kind or "ok")
+        self._count(self._attempts, (attempt.provider, attempt.kind or "ok"))
         if log.isEnabledFor(logging.DEBUG):
             log.debug("id=%s attempt=%s target=%s/%s ms=%d", record.id, attempt.label(), attempt.provider, attempt.model, attempt.ms)
 
     def finish(self, record: Record, status: int, model: str, error: str | None = None) -> None:
         """One request is over: `model` is its name in the config, `error` a class or code."""
         now = time.perf_counter()
-        self._count(self._requests, 1, record.endpoint, model, str(status))
-        self._observe(self._total, now - record.started, model)
-        if record.first_content is not None:
-            self._observe(self._first, record.first_content - record.started, model)
         provider = record.provider or "none"
-        if record.usage:
-            for kind, amount in token_counts(record.usage).items():
-                if amount > 0:
-                    self._count(self._tokens, amount, provider, kind)
+        self._count(self._requests, (record.endpoint, model, str(status)))
+        self._observe(self._total, model, now - record.started)
+        if record.first_content is not None:
+            self._observe(self._first, model, record.first_content - record.started)
+        counts = token_counts(record.usage) if record.usage else {}
+        for kind, amount in counts.items():
+            self._count(self._tokens, (provider, kind), amount)
         if record.hook_seconds:
-            self._count(self._hooks, record.hook_seconds, provider)
-        if log.isEnabledFor(logging.INFO):
-            log.info(line(record, status, now, error))
+            self._count(self._hooks, (provider,), record.hook_seconds)
+        if self._write is not None:
+            self._write(line(record, status, now, error, counts))
+        elif log.isEnabledFor(logging.INFO):
+            log.info(line(record, status, now, error, counts))
 
     def expose(self) -> bytes:
         """The text that Prometheus reads."""
         return generate_latest(self.registry)
 
 
-def token_counts(usage: dict[str, object]) -> dict[str, int]:
-    """prompt, completion, cached and reasoning tokens of a usage object in OpenAI's chat form."""
-
-    def number(value: object) -> int:
-        return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
+def token_counts(usage: Json) -> dict[str, int]:
+    """prompt, completion, cached and reasoning tokens of a usage object in OpenAI's chat form; those that are 0 are left out."""
     prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-    return {
-        "prompt": number(usage.get("prompt_tokens")),
-        "completion": number(usage.get("completion_tokens")),
-        "cached": number(prompt.get("cached_tokens")) if isinstance(prompt, dict) else 0,
-        "reasoning": number(completion.get("reasoning_tokens")) if isinstance(completion, dict) else 0,
+    found = {
+        "prompt": usage.get("prompt_tokens"),
+        "completion": usage.get("completion_tokens"),
+        "cached": prompt.get("cached_tokens") if type(prompt) is dict else None,
+        "reasoning": completion.get("reasoning_tokens") if type(completion) is dict else None,
     }
+    return {kind: amount for kind, amount in found.items() if type(amount) is int and amount > 0}
 
 
-def line(record: Record, status: int, now: float, error: str | None = None) -> str:
+def line(record: Record, status: int, now: float, error: str | None, counts: Mapping[str, int]) -> str:
     """The log line of one request: `key=value` pairs, never a key or a text of a message."""
-    first = None if record.first_content is None else round((record.first_content - record.started) * 1000)
-    counts = token_counts(record.usage) if record.usage else {}
-    pairs: list[tuple[str, object]] = [
-        ("id", record.id),
-        ("endpoint", record.endpoint),
-        ("model", record.model),
-        ("status", status),
-        ("error", error),
-        ("key", record.key),
-        ("stream", "yes" if record.stream else None),
-        ("provider", record.provider),
-        ("target", record.target_model),
-        ("attempts", _join(a.label() for a in record.attempts if a.skipped is None)),
-        ("skipped", _join(a.provider for a in record.attempts if a.skipped is not None)),
-        ("transforms", len(record.transforms) or None),
-        ("tools", _join(record.tools)),
-        ("first_ms", first),
-        ("total_ms", round((now - record.started) * 1000)),
-        ("chunks", record.chunks if record.stream else None),
-        *((kind, counts.get(kind) or None) for kind in _TOKENS),
-        ("run", record.run_id),
-        ("session", record.session),
-    ]
-    return " ".join(f"{name}={_plain(value)}" for name, value in pairs if value is not None)
+    out = [f"id={record.id} endpoint={record.endpoint} model={_plain(record.model)} status={status}"]
+    add = out.append
+    if error is not None:
+        add(f"error={_plain(error)}")
+    if record.key is not None:
+        add(f"key={_plain(record.key)}")
+    if record.stream:
+        add(f"stream=yes chunks={record.chunks}")
+    if record.provider is not None:
+        add(f"provider={record.provider} target={_plain(record.target_model or '')}")
+    tried = [a.label() for a in record.attempts if a.skipped is None]
+    if tried:
+        add(f"attempts={','.join(tried)}")
+    if len(tried) < len(record.attempts):
+        add(f"skipped={','.join(a.provider for a in record.attempts if a.skipped is not None)}")
+    if record.transforms:
+        add(f"transforms={len(record.transforms)}")
+    if record.tools:
+        add(f"tools={_plain(','.join(record.tools))}")
+    if record.first_content is not None:
+        add(f"first_ms={round((record.first_content - record.started) * 1000)}")
+    add(f"total_ms={round((now - record.started) * 1000)}")
+    for kind, amount in counts.items():
+        add(f"{kind}={amount}")
+    if record.run_id is not None:
+        add(f"run={record.run_id}")
+    if record.session is not None:
+        add(f"session={_plain(record.session)}")
+    return " ".join(out)
 
 
-def _join(texts: Iterable[str]) -> str | None:
-    return ",".join(texts) or None
-
-
-def _plain(value: object) -> str:
-    text = str(value)
-    if _PLAIN.fullmatch(text) and '"' not in text:
+def _plain(text: str) -> str:
+    """A value as it stands in a log line: one word, no line ends."""
+    if _WORD.fullmatch(text):
         return text
-    return '"' + text.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'
+    return '"' + text.encode("unicode_escape").decode("ascii").replace('"', "'") + '"'
+
+
+class LineWriter:
+    """Writes request lines to a stream the way the log does, at a fraction of its price."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._second = 0
+        self._stamp = ""
+
+    def __call__(self, text: str) -> None:
+        now = time.time()
+        second = int(now)
+        if second != self._second:
+            self._second, self._stamp = second, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
+        try:
+            self._stream.write(f"{self._stamp},{int((now - second) * 1000):03d} INFO thinkgate.request {text}\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            pass  # a full disk or a closed pipe under the log must not disturb a request
+
+
+def log_to_stderr() -> None:
+    """One line a record. THINKGATE_LOG=debug shows every attempt."""
+    logging.raiseExceptions = False  # a full disk under the log must not disturb requests
+    level = os.environ.get("THINKGATE_LOG", "info").upper()
+    logging.basicConfig(
+        level=level if level in logging.getLevelNamesMapping() else "INFO",
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+        force=True,
+    )
+    for noisy in ("httpx", "httpcore", "watchfiles"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -216,9 +216,16 @@ def test_nothing_to_change_is_none(kind: str) -> None:
     assert repaired({"model": "m", "messages": "no list"}, kind, "reasoning_content") == (None, [])
 
 
+def test_ids_of_a_wrong_type_belong_to_nothing() -> None:
+    body = {"messages": [{"role": "assistant", "content": "a", "tool_calls": [{"id": []}]}, {"role": "tool", "tool_call_id": {}}]}
+    assert repaired(body, "role_order")[0] == {"messages": [{"role": "assistant", "content": "a"}]}
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=6),
-    lambda v: st.lists(v, max_size=3) | st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "id", "name", "type"]), v, max_size=4),
+    lambda v: (
+        st.lists(v, max_size=3) | st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "tool_call_id", "id", "name", "type"]), v, max_size=4)
+    ),
     max_leaves=12,
 )
 bodies = st.dictionaries(st.sampled_from(["messages", "input", "thinking", "tool_choice", "reasoning_effort", "temperature", "x"]), values, max_size=5)

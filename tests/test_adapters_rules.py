@@ -6,6 +6,8 @@ import copy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.adapters.apply import prepare, recover
 from gateway.adapters.hooks import Adapter, Context, Hooks
@@ -357,3 +359,44 @@ def test_the_adapters_own_repair_is_asked_before_the_default_one() -> None:
     assert recover({"messages": []}, "signature", Hooks(adapter), options, ctx) == {"mended": True}
     assert recover({"reasoning_effort": "high"}, "tools_effort", Hooks(adapter), options, ctx) == {"reasoning_effort": "none"}
     assert ctx.notes == ["x.repair=signature", "x.repair=tools_effort:reasoning_effort=none"]
+
+
+NAMES = ["role", "content", "tool_calls", "type", "mode", "allowed_tools", "reasoning", "reasoning_details", "thinking", "text", "include_usage"]
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["assistant", "system", "required", "high", "thinking", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=12,
+)
+fields = [
+    "messages",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "reasoning",
+    "reasoning_effort",
+    "extra_body",
+    "stream_options",
+    "max_tokens",
+    "chat_template_kwargs",
+    "a",
+]
+EVERYTHING = {
+    "reasoning_echo": "all",
+    "reasoning_placeholder": "",
+    "hoist_extra_body": True,
+    "drop_params": ["a.content"],
+    "rename_params": {"a.text": "b.c"},
+    "max_tokens_field": "max_completion_tokens",
+    "system_role": "first_only",
+    "forced_tool_choice_while_thinking": "auto",
+    "stream_only": "thinking",
+}
+
+
+@given(st.dictionaries(st.sampled_from(fields), json_values, max_size=6), st.booleans(), st.sampled_from(["none", "tool_turns", "with_tools", "all"]))
+def test_no_body_however_malformed_breaks_a_rule(body: dict[str, Any], stream: bool, which: str) -> None:
+    rule = {"off": {"thinking.type": "disabled"}, "on": {"thinking": {"type": "enabled"}}, "effort": "reasoning.effort"}
+    first, _ = sent(body, {**EVERYTHING, "reasoning_echo": which}, stream=stream, thinking=rule)
+    again, ctx = sent(first, {**EVERYTHING, "reasoning_echo": which}, stream=stream, thinking=rule)
+    assert again == first
+    assert ctx.notes == []

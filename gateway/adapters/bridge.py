@@ -75,45 +75,40 @@ class Document:
 
     def fetch(self, number: int, room: int) -> tuple[Any, ...] | int | None:
         """The row of an object or list (views.lua says what that is); None: it does not fit in `room` bytes."""
-        node = self.nodes[number]
-        if type(node) is dict:
-            return self._object_row(node, room)
-        return self._list_row(node, room)
-
-    def _object_row(self, node: dict[str, Any], room: int) -> tuple[Any, ...] | None:
-        if len(node) > _MANY and sum(len(key) * 4 + (len(value) * 4 if type(value) is str and len(value) <= _LONG else 0) + 64 for key, value in node.items()) > room:
-            return None
         nodes = self.nodes
-        flat: list[Any] = []
+        node = nodes[number]
+        if type(node) is not dict:
+            return self._list_row(node, room)
+        if len(node) > _MANY and _weight(node) > room:
+            return None
+        row: list[Any] = [0]
         marks: list[int] = []
         numbers = 0
         for key, value in node.items():
             kind = type(value)
             if kind is str:
                 if len(value) <= _LONG:
-                    flat += (key, value)
+                    row += (key, value)
                     continue
                 marks.append(LATER)
-            elif value is None:
-                marks.append(NULL)
-            elif kind is dict:
-                marks.append(OBJECT)
-                nodes.append(value)
-            elif kind is list:
-                marks.append(len(value) + 1)
-                nodes.append(value)
             elif kind is bool:
-                flat += (key, value)
+                row += (key, value)
                 continue
             elif kind is float or (kind is int and _MIN <= value <= _MAX):
                 numbers = 1
-                flat += (key, value)
+                row += (key, value)
                 continue
+            elif value is None:
+                marks.append(NULL)
             else:
-                marks.append(OPAQUE)
+                marks.append(OBJECT if kind is dict else len(value) + 1 if kind is list else OPAQUE)
                 nodes.append(value)
-            flat += (key, None)
-        return (2 * len(marks) + numbers, *marks, *flat)
+            row += (key, None)
+        if marks:
+            row[:1] = (2 * len(marks) + numbers, *marks)
+        else:
+            row[0] = numbers
+        return tuple(row)
 
     def _list_row(self, node: list[Any], room: int) -> tuple[Any, ...] | int | None:
         nodes = self.nodes
@@ -239,6 +234,11 @@ def _mark(value: Any) -> int:
     if kind is str or value is None or kind is bool or kind is float or (kind is int and _MIN <= value <= _MAX):
         return NULL
     return OPAQUE
+
+
+def _weight(node: dict[str, Any]) -> int:
+    """An upper bound of the bytes that a row takes in Lua."""
+    return sum(len(key) * 4 + (len(value) * 4 if type(value) is str and len(value) <= _LONG else 0) + 64 for key, value in node.items())
 
 
 def _values(value: Any) -> int:

@@ -97,7 +97,9 @@ def _parts(content: Any) -> list[Any]:
 
 
 def _answered(messages: list[Any]) -> list[Any]:
-    results = {message.get("tool_call_id"): message for message in messages if isinstance(message, dict) and message.get("role") == "tool"}
+    results = {
+        ident: message for message in messages if isinstance(message, dict) and message.get("role") == "tool" and (ident := _ident(message, "tool_call_id"))
+    }
     out: list[Any] = []
     for message in messages:
         if not isinstance(message, dict):
@@ -107,13 +109,18 @@ def _answered(messages: list[Any]) -> list[Any]:
         elif not calls_of(message):
             out.append(message)
         else:
-            calls = [call for call in calls_of(message) if call.get("id") in results]
+            calls = [call for call in calls_of(message) if _ident(call, "id") in results]
             if calls:
                 out.append({**message, "tool_calls": calls})
                 out.extend(results[call["id"]] for call in calls)
             elif message.get("content"):
                 out.append({key: value for key, value in message.items() if key != "tool_calls"})
     return out
+
+
+def _ident(holder: Json, key: str) -> str:
+    ident = holder.get(key)
+    return ident if isinstance(ident, str) else ""
 
 
 def _alternating(messages: list[Any]) -> list[Any]:

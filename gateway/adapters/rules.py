@@ -66,7 +66,8 @@ def is_forced(choice: Any) -> bool:
     if isinstance(choice, dict):
         kind = choice.get("type")
         if kind == "allowed_tools":
-            return (choice.get("allowed_tools") or choice).get("mode") == "required"
+            allowed = choice.get("allowed_tools")
+            return (allowed if isinstance(allowed, dict) else choice).get("mode") == "required"
         return kind not in ("auto", "none")
     return choice in ("required", "any")
 
@@ -104,11 +105,7 @@ def _say_wish(body: Json, name: str, options: Settings, ctx: Context) -> bool:
     """True: the model will think."""
     rule, wish = options.thinking, ctx.thinking
     if rule is None:
-        if wish != "auto" and read_wish(body) is None:
-            ctx.note(f"{name}.thinking=ignored")  # the config wishes something that this adapter cannot say
-        if wish != "off" and "tool_choice" in body and options["forced_tool_choice_while_thinking"] != "keep":
-            _release_tool_choice(body, name, ctx)
-        return wish not in ("off", "auto")
+        return _unsayable(body, name, options, ctx)
     if wish == "auto":
         body.pop("disable_thinking", None)  # false: it says nothing, and no provider knows it
         if rule.unstreamed is not None and not (ctx.stream or ctx.force_stream):
@@ -125,12 +122,21 @@ def _say_wish(body: Json, name: str, options: Settings, ctx: Context) -> bool:
             _release_tool_choice(body, name, ctx)
     if wish != "auto" and rule.write(body, wish):
         ctx.note(f"{name}.thinking={rule.wordings[wish].label}")
-    if thinks and rule.refuses:
-        for param in rule.refuses:
-            if param in body:
-                del body[param]
-                ctx.note(f"{name}.drop={param}")
+    for param in rule.refuses if thinks else ():
+        if param in body:
+            del body[param]
+            ctx.note(f"{name}.drop={param}")
     return thinks
+
+
+def _unsayable(body: Json, name: str, options: Settings, ctx: Context) -> bool:
+    """No rule: what the client wrote goes through as it is, what the config wishes cannot be said. True: thinking was asked for."""
+    wish = ctx.thinking
+    if wish != "auto" and read_wish(body) is None:
+        ctx.note(f"{name}.thinking=ignored")
+    if wish != "off" and "tool_choice" in body and options["forced_tool_choice_while_thinking"] != "keep":
+        _release_tool_choice(body, name, ctx)
+    return wish not in ("off", "auto")
 
 
 def _release_tool_choice(body: Json, name: str, ctx: Context) -> None:

@@ -17,7 +17,7 @@
 -- nothing but objects is sent as -1 - its length.
 
 local box, host = ...
-local charge, room, null, named, kind_of, text_of = box.charge, box.room, box.null, box.named, box.kind_of, box.text_of
+local charge, pause, resume, room, null, named, kind_of, text_of = box.charge, box.pause, box.resume, box.room, box.null, box.named, box.kind_of, box.text_of
 local error, getmetatable, next, pairs, rawget, rawset, select, setmetatable, tostring, type = error, getmetatable, next, pairs, rawget, rawset, select, setmetatable, tostring, type
 local find, sub, sort, unpack, math_type, valid, offset, huge = string.find, string.sub, table.sort, table.unpack, math.type, utf8.len, utf8.offset, math.huge
 
@@ -143,20 +143,23 @@ end
 
 local function load_object(t)
   local n = alive(t)
-  charge(20)
+  pause()
   setmetatable(t, object_meta)
   loaded_n = loaded_n + 1
   loaded[loaded_n] = t
   fill_object(t, fetch(n, room()))
+  resume()
 end
 
 local function load_list(t)
   local n = alive(t)
-  charge(20 + size[t] // 4)
+  charge(size[t])
+  pause()
   setmetatable(t, list_meta)
   loaded_n = loaded_n + 1
   loaded[loaded_n] = t
   fill_list(t, fetch(n, room()))
+  resume()
 end
 
 -- Makes sure that a view's own fields are there.
@@ -199,6 +202,7 @@ local function keys_of(t)
       new[#new + 1] = key
     end
   end
+  charge(#new * 10 + n)
   sort(new)
   for i = 1, #new do keys[n + i] = new[i] end
   return keys
@@ -299,6 +303,7 @@ local function emit(op, target, key, value)
   local n = out_n
   out[n + 1], out[n + 2], out[n + 3], out[n + 4] = op, target, key, value
   out_n = n + 4
+  if n % 2048 == 0 then box.on_time() end
 end
 
 local function complain(t, key, what)
@@ -344,6 +349,7 @@ end
 -- The length of a list; an error if it has holes or other keys.
 local function length(t)
   local n, found = #t, 0
+  charge(n + 2)
   for key in next, t do
     if math_type(key) ~= "integer" then complain(t, nil, "mixes list elements with the key '" .. text_of(key) .. "'") end
     if key < 1 or key > n then complain(t, key, "leaves a hole in a list") end
@@ -376,6 +382,7 @@ end
 local made, sealed_in -- forward: encode a table as a new value; tables that are being encoded
 
 local function element(target, value, t, i, depth)
+  charge(5)
   local plain, done = scalar(value, t, i)
   if done then
     emit(ADD, target, nil, plain)
@@ -385,6 +392,7 @@ local function element(target, value, t, i, depth)
 end
 
 local function field(target, key, value, t, depth, was)
+  charge(5)
   check_key(t, key)
   local plain, done = scalar(value, t, key)
   if done then
@@ -439,22 +447,37 @@ local function differs(now, was, numbers)
   return numbers and now == 0 and math_type(now) == "float" and 1 / now ~= 1 / was
 end
 
+local function in_row(r, first, key)
+  for i = first, r.n, 2 do
+    if r[i] == key then return true end
+  end
+  return false
+end
+
 local function added_fields(t, r, n, first)
-  local had, new_keys = {}, {}
-  for i = first, r.n, 2 do had[r[i]] = true end
+  local had, new_keys, count = nil, {}, 0
+  if r.n > 40 then
+    had = {}
+    for i = first, r.n, 2 do had[r[i]] = true end
+  end
   for key in next, t do
-    if not had[key] then
-      check_key(t, key)
-      new_keys[#new_keys + 1] = key
+    local known = had and had[key]
+    if not had then known = in_row(r, first, key) end
+    if not known then
+      count = count + 1
+      new_keys[count] = key
+      if type(key) ~= "string" then check_key(t, key) end
     end
   end
-  sort(new_keys)
-  for i = 1, #new_keys do field(n, new_keys[i], t[new_keys[i]], t, 1) end
+  charge(r.n + count * 10)
+  if count > 1 then sort(new_keys) end
+  for i = 1, count do field(n, new_keys[i], t[new_keys[i]], t, 1) end
 end
 
 local function settle_object(t)
   local r, n, waiting = row[t], number[t], later[t]
   local first, numbers, kept = r[1] & 0xffffffff, r[1] >> 32 == 1, 0
+  charge(r.n)
   for i = first, r.n, 2 do
     local key, was = r[i], r[i + 1]
     if not (was == unread and waiting[key]) then
@@ -528,12 +551,13 @@ local function given(value)
   return 1, made(value, nil, nil, 1)
 end
 
+-- Not counted by the instruction hook: everything here pays for itself.
 local function settle(value)
+  pause()
   local kind, what = given(value)
   local i = 1
-  while i <= loaded_n do -- encoding loads no more, but may be asked to
+  while i <= loaded_n do
     local t = loaded[i]
-    charge(4)
     if getmetatable(t) == list_meta then
       settle_list(t)
     else

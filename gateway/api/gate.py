@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -25,10 +25,15 @@ _BODILESS = ("GET", "HEAD", "OPTIONS", "DELETE")
 
 
 class Gate:
-    """Gives each request its Visit (id, record, credentials checked), or the answer that it gets instead."""
+    """Gives each request its Visit (id, record, credentials checked), or the answer that it gets instead.
 
-    def __init__(self, app: ASGIApp, state: Callable[[], State]) -> None:
+    `direct` are the paths whose application is called without the detour over Starlette:
+    its routing and two wrappers of `send` would cost a fifth of the gateway's own CPU time.
+    """
+
+    def __init__(self, app: ASGIApp, direct: Mapping[str, ASGIApp], state: Callable[[], State]) -> None:
         self._app = app
+        self._direct = direct
         self._state = state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,7 +55,7 @@ class Gate:
             state.telemetry.finish(record, error.status, "none", error.code)
             await send_error(send, record, error, [])
             return
-        await self._app(scope, receive, send)
+        await self._direct.get(scope["path"], self._app)(scope, receive, send)
 
     @staticmethod
     async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:

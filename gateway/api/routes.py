@@ -27,10 +27,11 @@ _STARTED = int(time.time())
 def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple[str, ...]) -> ASGIApp:
     """The whole ASGI application. `state` gives the State of the config that is loaded now."""
     chat = Completions("chat", "chat")
+    direct: dict[str, ASGIApp] = {}
     routes = []
     for prefix in ("/v1", ""):
+        direct[f"{prefix}/chat/completions"] = chat
         routes += [
-            Route(f"{prefix}/chat/completions", chat),
             Route(f"{prefix}/models", models, methods=["GET"]),
             Route(f"{prefix}/models/{{name:path}}", model, methods=["GET"]),
         ]
@@ -42,7 +43,7 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error})
     app.router.redirect_slashes = False
-    gate = Gate(app, state)
+    gate = Gate(app, direct, state)
     if not cors:
         return gate
     # outside the gate: a preflight carries no credentials

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from functools import partial
@@ -14,8 +13,9 @@ import uvicorn
 
 from gateway import config
 from gateway.api.auth import is_loopback
-from gateway.app import CONFIG_VARIABLE, Gateway, check, load
+from gateway.app import CONFIG_VARIABLE, Gateway, check, load, telemetry
 from gateway.errors import ConfigError, Fault
+from gateway.telemetry import log_to_stderr
 
 
 def add(commands: Any) -> None:
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         greet(conf, host, port)
         uvicorn.run("gateway.app:from_environment", factory=True, workers=args.workers, **options)
         return 0
-    gate = Gateway(partial(load, args.config))
+    gate = Gateway(partial(load, args.config), telemetry=telemetry())
     if args.reload_config and args.config:
         gate.watch()
     greet(gate.config, host, port)
@@ -83,17 +83,3 @@ def greet(conf: config.Config, host: str, port: int) -> None:
     for warning in conf.warnings:
         print(f"warning: {conf.file}:{warning.line}: {warning.path}: {warning.message}", file=sys.stderr)
     sys.stderr.flush()
-
-
-def log_to_stderr() -> None:
-    """One line a record. THINKGATE_LOG=debug shows every attempt."""
-    logging.raiseExceptions = False  # a full disk under the log must not disturb requests
-    level = os.environ.get("THINKGATE_LOG", "info").upper()
-    logging.basicConfig(
-        level=level if level in logging.getLevelNamesMapping() else "INFO",
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-        force=True,
-    )
-    for noisy in ("httpx", "httpcore", "watchfiles"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)

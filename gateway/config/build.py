@@ -39,14 +39,15 @@ def parse(text: str, file: str = "config", base: Path = Path(), env: Mapping[str
     return build(text, file, base, os.environ if env is None else env, not_yet)
 
 
-def embedded(env: Mapping[str, str] | None = None, known: Sequence[Known] = ()) -> Config:
+def embedded(env: Mapping[str, str] | None = None, known: Sequence[Known] = (), *, local: bool = False) -> Config:
     """The config that serves without a file: model `demo`, and `auto` over the providers whose key is in the environment.
 
     `known` names providers: (name, variable of its key, default model). `THINKGATE_KEY`,
     `THINKGATE_ADMIN_KEY`, `HOST` and `PORT` of the environment apply; the store is in memory.
+    `local` adds the small model of this machine as `local/smollm2`.
     """
     env = os.environ if env is None else env
-    return build(embedded_text(env, known), "embedded default", Path(), env, ())
+    return build(embedded_text(env, known, local), "embedded default", Path(), env, ())
 
 
 def build(text: str, file: str, base: Path, env: Mapping[str, str], not_yet: Sequence[Later]) -> Config:

@@ -18,8 +18,8 @@ def present(env: Mapping[str, str], known: Sequence[Known]) -> list[Known]:
     return list(found.values())
 
 
-def embedded_text(env: Mapping[str, str], known: Sequence[Known]) -> str:
-    """The config that serves without a file."""
+def embedded_text(env: Mapping[str, str], known: Sequence[Known], local: bool = False) -> str:
+    """The config that serves without a file; `local`: the small local model is installed."""
     real = present(env, known)
     providers = [f"  {name}: {{api_key: {_text('${' + variable + '}')}}}" for name, variable, _ in real]
     chain = [f"{name}/{model}" for name, _, model in real] or ["demo/demo"]
@@ -29,10 +29,12 @@ def embedded_text(env: Mapping[str, str], known: Sequence[Known]) -> str:
             "store: sqlite://",
             "providers:",
             '  demo: {adapter: demo, base_url: "mock://demo"}',
+            *(["  local: {base_url: 'local://smollm2', timeouts: {first_token: 2m}}"] if local else []),
             *providers,
             "models:",
             "  demo: demo/demo",
             f"  auto: {{chain: {_text(chain)}}}",
+            *(["  local/smollm2: local/smollm2"] if local else []),
             "",
         ]
     )

@@ -47,6 +47,15 @@ def weights() -> Path:
     return found
 
 
+def local_is_installed() -> bool:
+    """Whether the extra `local` is there."""
+    try:
+        weights()
+    except NotInstalled:
+        return False
+    return True
+
+
 def tell(text: str) -> None:
     """Print a line of progress."""
     print(text, file=sys.stderr, flush=True)

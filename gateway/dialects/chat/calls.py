@@ -66,6 +66,20 @@ class ToolCalls:
                 same = False
         return out, same
 
+    def goes_on(self, deltas: Any) -> bool:
+        """Take the most ordinary delta, one piece of arguments for a known call; False: it is another, and `take` must see it."""
+        if len(deltas) != 1 or len(deltas[0]) != 2:
+            return False
+        index, function = deltas[0]["index"], deltas[0]["function"]
+        text = function["arguments"]
+        if len(function) != 1 or text.__class__ is not str or index.__class__ is not int:
+            return False
+        call = self._latest(index, None)
+        if call is None or call.index != index or not call.name or call.kind != "function":
+            return False
+        call.parts.append(text)
+        return True
+
     def flush(self) -> list[Json]:
         """The deltas that complete the calls: arguments that came as objects, `{}` for none at all."""
         out = []

@@ -111,17 +111,21 @@ class ChatStream:
             return self._odd_value(obj)
         if name == "error" and not obj.get("error"):
             raise failures.classify(None, {}, obj).failure()
+        if b"\n" in data:
+            return self._heal(obj, None)
         choices = obj.get("choices")
-        if choices.__class__ is list and len(choices) == 1 and obj.get("id") == self._id and self._id and _ACTED_ON.isdisjoint(obj):
+        if (
+            choices.__class__ is list
+            and len(choices) == 1
+            and obj.get("id") == self._id
+            and self._id
+            and obj.get("usage") is None
+            and _ACTED_ON.isdisjoint(obj)
+        ):
             content = self._ordinary(obj, choices[0])
             if content is not None:
-                usage = obj.get("usage", _MISSING)
-                if usage is _MISSING or (usage is None and self._include_usage):
-                    return [Chunk(data, content=content, json=obj)]
-                if usage is None and data.endswith(_NULL_USAGE):
-                    del obj["usage"]  # the closing brace is the object's own, so these bytes are its last member
-                    return [Chunk(data[: -len(_NULL_USAGE)] + b"}", content=content, json=obj)]
-        return self._heal(obj, None if b"\n" in data else data)
+                return [Chunk(data if self._include_usage or "usage" not in obj else _without_usage(obj, data), content=content, json=obj)]
+        return self._heal(obj, data)
 
     def chunk(self, obj: Json) -> list[Chunk]:
         """The same for an event that is parsed already; the value is taken over and may be changed."""
@@ -154,22 +158,18 @@ class ChatStream:
         try:
             if choice["finish_reason"] is not None or obj["model"] != self._model or obj["object"] != _OBJECT or obj.get("service_tier") not in _TIERS:
                 return None
-            created = obj["created"]
-            if created != self._created or created.__class__ is not int:
+            state, created, delta = self._choices[choice["index"]], obj["created"], choice["delta"]
+            if created != self._created or created.__class__ is not int or not state.started or "usage" in choice:
                 return None
-            state = self._choices[choice["index"]]
-            delta = choice["delta"]
             content = False
             for key, value in delta.items():
                 if key not in _PLAIN and (key != "role" or value != "assistant"):
-                    return None
+                    return True if key == "tool_calls" and len(delta) == 1 and state.calls.goes_on(value) else None
                 if value:
                     if value.__class__ is not str:
                         return None
                     content = content or key != "role"
         except (KeyError, TypeError, AttributeError):
-            return None
-        if not state.started or "usage" in choice:
             return None
         if content:
             state.content = self.has_content = True
@@ -319,8 +319,11 @@ class ChatStream:
 
     def _heal_delta(self, state: _Choice, delta: Json) -> bool:
         same = True
-        for key in ("role", "tool_calls", "function_call"):  # null is legal for none of these (SGLang, DeepSeek on Azure)
-            if key in delta and not delta[key] and (delta[key] is None or key == "role"):
+        if delta.get("role", "assistant") != "assistant":
+            del delta["role"]
+            same = False
+        for key in ("tool_calls", "function_call"):  # null is legal for neither (SGLang, DeepSeek on Azure)
+            if key in delta and delta[key] is None:
                 del delta[key]
                 same = False
         if flatten(delta):
@@ -429,6 +432,14 @@ class ChatStream:
                 delta[key] = text
         whole: Json = _paired(value)
         return whole
+
+
+def _without_usage(obj: Json, data: bytes) -> bytes:
+    """A chunk's text without its `"usage":null`."""
+    del obj["usage"]
+    if data.endswith(_NULL_USAGE):  # the last brace is the object's own, so these bytes are its last member
+        return data[: -len(_NULL_USAGE)] + b"}"
+    return dumps(obj)
 
 
 def _paired(value: Any) -> Any:
