@@ -25,7 +25,7 @@ the next target of a chain may be asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,10 +169,14 @@ class Skipped(UpstreamError):
 
 
 class StreamCut(UpstreamError):
-    """The answer broke off after content had reached the client: no other provider may go on."""
+    """The answer broke off after content had reached the client: no other provider may go on.
+
+    `events` are the names and data with which the client's stream ends, in its dialect.
+    """
 
     code = "stream_interrupted"
     try_next = False
+    events: Sequence[tuple[str | None, dict[str, Any]]] = ()
 
 
 class ChainExhausted(GatewayError):

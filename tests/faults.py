@@ -5,7 +5,8 @@
         url = server.url("stall_mid_stream", "/v1/chat/completions")
 
 The first segment of the path names the fault (`FAULTS` lists them). `connections`, `requests`
-and `gone` tell what the server saw. `UNREACHABLE` are addresses that no server is behind.
+and `gone` tell what the server saw. `refused`, `backlog_full`, `UNRESOLVED` and `INVALID` are
+the faults that need no server.
 """
 
 from __future__ import annotations

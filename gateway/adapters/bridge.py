@@ -12,10 +12,12 @@ from typing import Any
 from gateway.adapters.helpers import Splitter, backfill, copy
 from gateway.adapters.hooks import Context, thaw
 
-NULL, OBJECT, OPAQUE, LATER = 0, -1, -2, -3
+NULL, OBJECT, BIG, LATER, HANDLE = 0, -1, -2, -3, -4
 """Marks of the values that do not go over as they are; a list is 1 + its length."""
 
 _PUT, _DROP, _PLACE, _RESET, _ADD, _ADD_NODE, _NEW_OBJECT, _NEW_LIST, _TWIN, _TEXT = range(1, 11)
+
+_PLACES = (_PLACE, _ADD_NODE)
 
 _LONG = 1024  # characters; a longer text of an object goes over when it is read
 _MANY = 500  # fields of at most _LONG characters that surely fit: sandbox.lua keeps that much in reserve
@@ -101,7 +103,7 @@ class Document:
             elif value is None:
                 marks.append(NULL)
             else:
-                marks.append(OBJECT if kind is dict else len(value) + 1 if kind is list else OPAQUE)
+                marks.append(_mark(value))
                 nodes.append(value)
             row += (key, None)
         if marks:
@@ -157,7 +159,7 @@ class Document:
         return _digits(value) if type(value) is int else "a value of the gateway"
 
     def compare(self, left: int | float, left_here: bool, right: int | float, right_here: bool) -> int:
-        a, b = (self.nodes[left] if left_here else left), (self.nodes[right] if right_here else right)
+        a, b = (self.nodes[int(left)] if left_here else left), (self.nodes[int(right)] if right_here else right)
         if type(a) not in (int, float) or type(b) not in (int, float):
             return 0 if a is b else 1
         return (a > b) - (a < b)
@@ -200,7 +202,7 @@ class Document:
                 nodes[target][key] = value
             elif op == _DROP:
                 nodes[target].pop(key, None)
-            elif op == _PLACE or op == _ADD_NODE:
+            elif op in _PLACES:
                 node = nodes[value]
                 if type(node) is Splitter and nodes[target] is not self.ctx.state:
                     return "a think_splitter can only be kept in a field of ctx.state"
@@ -225,7 +227,7 @@ class Document:
 
 
 def _mark(value: Any) -> int:
-    """How a value goes over: OBJECT, 1 + length, OPAQUE; NULL for what goes over as it is, and for null."""
+    """How a value goes over; NULL for what goes over as it is, and for null."""
     kind = type(value)
     if kind is dict:
         return OBJECT
@@ -233,7 +235,7 @@ def _mark(value: Any) -> int:
         return len(value) + 1
     if kind is str or value is None or kind is bool or kind is float or (kind is int and _MIN <= value <= _MAX):
         return NULL
-    return OPAQUE
+    return BIG if kind is int else HANDLE
 
 
 def _weight(node: dict[str, Any]) -> int:

@@ -200,8 +200,8 @@ def _type_fault(default: Any, value: Any) -> str | None:
     if default is None or value is None:
         return None
     for kind, name in ((bool, "true or false"), ((int, float), "a number"), (str, "a text"), ((list, tuple), "a list"), (Mapping, "a mapping")):
-        if isinstance(default, kind):  # type: ignore[arg-type]
-            fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))  # type: ignore[arg-type]
+        if isinstance(default, kind):
+            fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
             return None if fits else f"must be {name}"
     return None
 

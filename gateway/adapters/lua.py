@@ -31,7 +31,11 @@ RESERVE = 6 * 1024 * 1024
 
 _LONGEST = 256 * 1024  # bytes of source
 _NAME = 55  # characters of a file's name that Lua keeps in messages
-_DANGEROUS = ["collectgarbage", "coroutine", "debug", "dofile", "getmetatable", "io", "load", "loadfile", "loadstring", "module", "newproxy", "os", "package", "pcall", "print", "python", "rawequal", "rawget", "rawlen", "rawset", "require", "setmetatable", "string", "table", "math", "utf8", "xpcall", "warn"]
+_DANGEROUS = (
+    *("collectgarbage", "coroutine", "debug", "dofile", "getmetatable", "io", "load", "loadfile", "loadstring", "math", "module", "newproxy"),
+    *("os", "package", "pcall", "print", "python", "rawequal", "rawget", "rawlen", "rawset", "require", "setmetatable", "string", "table", "utf8"),
+    *("warn", "xpcall"),
+)
 
 
 class LuaFile:
@@ -84,15 +88,14 @@ class LuaFile:
             try:
                 self._state = _State(self.name, self._text, self._budget)
             except _Failed as failed:
-                message = failed.message
-                raise AdapterError(message if message.startswith(self.name) else f"{self.name}: {message}") from None
+                raise AdapterError(self._located("", failed.message)) from None
         return self._state
 
     def _located(self, hook: str, message: str) -> str:
         """With file and line: the line of the failure where Lua told it, else the hook's own."""
         if message.startswith(f"{self.name}:"):
             return message[:400]
-        return f"{self.name}:{self.lines[hook]}: {hook}: {message}"[:400]
+        return f"{self.name}:{self.lines[hook]}: {hook}: {message}"[:400] if hook else f"{self.name}:1: {message}"[:400]
 
 
 _ARGUMENTS = {"classify_error": ("error",)}
@@ -139,7 +142,11 @@ class _State:
     def _limit_memory(self, box: Any, budget: HookBudget) -> None:
         self._collect()
         used = self._runtime.get_memory_used(total=True)
-        texts = {"instructions": f"{budget.instructions} instructions", "time": f"{budget.time * 1000:g} ms", "memory": f"{budget.memory / 1048576:g} MiB of memory"}
+        texts = {
+            "instructions": f"{budget.instructions} instructions",
+            "time": f"{budget.time * 1000:g} ms",
+            "memory": f"{budget.memory / 1048576:g} MiB of memory",
+        }
         box.limit(used + budget.memory, self._runtime.table_from(texts))
         self._limit = used + budget.memory // 2
         self._runtime.set_max_memory(used + budget.memory + RESERVE, total=True)
@@ -211,4 +218,3 @@ def lua_name(display: str) -> str:
     """A file's name as it fits into Lua's messages."""
     plain = display.encode("ascii", "backslashreplace").decode()
     return plain if len(plain) <= _NAME else plain[-_NAME:]
-

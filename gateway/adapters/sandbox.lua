@@ -38,16 +38,16 @@ local stopped -- why the hook left its provider out (ctx.skip)
 local function place()
   for level = 2, 250 do
     local frame = getinfo(level, "Sl")
-    if not frame then return source .. ": " end
+    if not frame then break end
     if frame.short_src == source and frame.currentline > 0 then return source .. ":" .. frame.currentline .. ": " end
   end
-  return source .. ": "
+  return "" -- a tail call leaves no frame; the host names the hook's line then
 end
 
 local tick
 local function trip(what)
   if not spent then
-    spent = "budget spent"
+    spent = "budget spent: " .. what
     fuel = fuel + 1000 -- place() itself is counted
     sethook()
     spent = place() .. "budget spent: " .. limits[what]
@@ -129,13 +129,15 @@ local null = setmetatable({}, {
   __name = "null",
 })
 
-local named = setmetatable({}, { __mode = "k" }) -- tables of ours that have a text of their own -> how to get it
+local named = setmetatable({}, { __mode = "k" }) -- stand-ins for values that Lua cannot hold -> what `type` says of them
+local say = {} -- .digits(stand-in): its text
 
 local function kind_of(...)
   if select("#", ...) == 0 then error("bad argument #1 to 'type' (value expected)", 2) end
   local value = ...
+  if value == nil then return "nil" end
   if value == null then return "null" end
-  return type(value)
+  return named[value] or type(value)
 end
 
 local function text_of(...)
@@ -144,8 +146,8 @@ local function text_of(...)
   local kind = type(value)
   if kind == "table" then
     if value == null then return "null" end
-    local say = named[value]
-    return say and say(value) or "table"
+    local name = named[value]
+    return name == "number" and say.digits(value) or name or "table"
   elseif kind == "function" or kind == "userdata" or kind == "thread" then
     return kind
   end
@@ -244,7 +246,7 @@ local function finder(s, pattern, later)
   local weight = matcher.weight(pattern)
   local steps = weight.factor
   for _ = 1, weight.power do steps = steps * (#s + 1) end
-  if weight.power == 1 then
+  if weight.power == 1 and weight.factor < 100 then
     if not later then charge(steps // 8 + 4) end
     return find, weight.factor / 8
   elseif steps <= CHEAP then
@@ -580,7 +582,11 @@ end
 local function done(ok, ...)
   sethook()
   if ok then return true, ... end
-  return false, stopped and "skip" or spent and "spent" or "failed", readable(stopped or spent or message_of((...)))
+  local message = stopped or spent or message_of((...))
+  if not stopped and not spent and find(message, NO_MEMORY, 1, true) then
+    return false, "spent", "budget spent: " .. limits.memory
+  end
+  return false, stopped and "skip" or spent and "spent" or "failed", readable(message)
 end
 
 -- Runs f under a budget: true and its results, or false, "skip" | "spent" | "failed", message.
@@ -596,6 +602,7 @@ return {
   library = library,
   null = null,
   named = named,
+  say = say,
   charge = charge,
   on_time = on_time,
   pause = pause,

@@ -97,6 +97,8 @@ COMMON_OPTIONS: Mapping[str, Option] = {
         "choice", ("keep", "auto", "thinking_off"), "keep", "what gives way where a forced tool_choice meets a model that thinks"
     ),
     "stream_only": Option("choice", (False, True, "thinking"), False, "ask for a stream although the client did not: always, or while the model thinks"),
+    "speaks": Option("names", (), (), "further dialects that it is spoken to in at the same base URL: responses, messages, completions"),
+    "completion_excludes_reasoning": Option("switch", (), False, "its completion_tokens leave the reasoning out, so that it is added"),
     "include_usage": Option("switch", (), True, "ask streams for usage (stream_options.include_usage)"),
 }
 

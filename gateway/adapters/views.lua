@@ -12,9 +12,9 @@
 --
 -- A row is what the host sent: 2 * s + n, then s marks of special values in order, then the
 -- keys and values (of a list: the values). n is 1 if there is a number among them. Marks:
--- 0 null, -1 object, -2 a value that Lua cannot hold (a big integer, a splitter), -3 a long
--- text that stays with the host until it is read, 1 + n a list of n elements. A list of
--- nothing but objects is sent as -1 - its length.
+-- 0 null, -1 object, -2 an integer that Lua cannot hold, -3 a long text that stays with the
+-- host until it is read, -4 an object of the host's (a splitter), 1 + n a list of n elements.
+-- A list of nothing but objects is sent as -1 - its length.
 
 local box, host = ...
 local charge, pause, resume, room, null, named, kind_of, text_of = box.charge, box.pause, box.resume, box.room, box.null, box.named, box.kind_of, box.text_of
@@ -24,7 +24,7 @@ local find, sub, sort, unpack, math_type, valid, offset, huge = string.find, str
 -- What the host does for us. None of these raises; nil for a row or text: too big for the room.
 local fetch, fetch_text, where, roles, fill, twin, compare = host.fetch, host.text, host.where, host.roles, host.fill, host.twin, host.compare
 
-local NULL, OBJECT, OPAQUE, LATER = 0, -1, -2, -3 -- marks
+local NULL, OBJECT, BIG, LATER, HANDLE = 0, -1, -2, -3, -4 -- marks
 local PUT, DROP, PLACE, RESET, ADD, ADD_NODE, NEW_OBJECT, NEW_LIST, TWIN, TEXT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local DEEP = 100 -- levels of a value that a script makes
 
@@ -61,7 +61,7 @@ end
 
 -- ---- loading ----
 
-local stub_object, stub_list, list_meta, object_meta, opaque_meta = {}, {}, { __name = "list" }, { __name = "object" }, { __name = "opaque" }
+local stub_object, stub_list, list_meta, object_meta, big_meta, handle_meta = {}, {}, { __name = "list" }, { __name = "object" }, { __name = "integer" }, { __name = "handle" }
 local partial_meta = { __name = "object" } -- an object with long texts not yet read
 
 local function special(mark)
@@ -74,8 +74,8 @@ local function special(mark)
     view = setmetatable({}, stub_list)
     size[view] = mark - 1
   else
-    view = setmetatable({}, opaque_meta)
-    named[view] = digits
+    view = setmetatable({}, mark == BIG and big_meta or handle_meta)
+    named[view] = mark == BIG and "number" or "userdata"
   end
   number[view] = last
   return view
@@ -279,21 +279,24 @@ partial_meta.__newindex = function(t, key, value)
   rawset(t, key, value)
 end
 
-opaque_meta.__newindex = function(_, key) error("attempt to set a field of a value that Lua cannot hold (field '" .. text_of(key) .. "')", 2) end
-opaque_meta.__tostring = digits
-local function to_compare(value)
-  if type(value) == "table" and getmetatable(value) == opaque_meta then return alive(value), true end
+big_meta.__index = function(_, key) error("attempt to index a number (field '" .. text_of(key) .. "')", 2) end
+big_meta.__newindex = big_meta.__index
+big_meta.__tostring = digits
+local function operand(value)
+  if type(value) == "table" and getmetatable(value) == big_meta then return alive(value), true end
   if type(value) ~= "number" then error("attempt to compare an integer with a " .. kind_of(value), 3) end
   return value, false
 end
 local function compared(a, b)
-  local left, left_here = to_compare(a)
-  local right, right_here = to_compare(b)
+  local left, left_here = operand(a)
+  local right, right_here = operand(b)
   return compare(left, left_here, right, right_here)
 end
-opaque_meta.__eq = function(a, b) return getmetatable(b) == opaque_meta and getmetatable(a) == opaque_meta and compared(a, b) == 0 end
-opaque_meta.__lt = function(a, b) return compared(a, b) < 0 end
-opaque_meta.__le = function(a, b) return compared(a, b) <= 0 end
+big_meta.__eq = function(a, b) return getmetatable(b) == big_meta and getmetatable(a) == big_meta and compared(a, b) == 0 end
+big_meta.__lt = function(a, b) return compared(a, b) < 0 end
+big_meta.__le = function(a, b) return compared(a, b) <= 0 end
+box.say.digits = digits
+handle_meta.__newindex = function(_, key) error("attempt to set a field of an object of the gateway (field '" .. text_of(key) .. "')", 2) end
 
 -- ---- writing back ----
 
@@ -413,7 +416,7 @@ end
 -- used twice are copied, so that no two places of a document share a value.
 made = function(value, t, key, depth, was)
   local meta = getmetatable(value)
-  if meta == opaque_meta then return alive(value) end
+  if meta == big_meta or meta == handle_meta then return alive(value) end
   if meta == stub_object or meta == stub_list then return new(TWIN, nil, alive(value)) end
   if meta ~= nil and meta ~= list_meta and meta ~= object_meta and meta ~= partial_meta then complain(t, key, "is an object of the gateway, which JSON does not know") end
   if sealed_in[value] then complain(t, key, "is a cycle") end
@@ -761,7 +764,7 @@ end
 local function copied(value, depth)
   if type(value) ~= "table" or value == null then return value end
   local meta = getmetatable(value)
-  if meta == opaque_meta then return value end
+  if meta == big_meta or meta == handle_meta then return value end
   charge(10)
   if meta == stub_object or meta == stub_list then
     local mark, values = twin(alive(value))
@@ -782,7 +785,6 @@ end
 
 function helpers.deep_copy(value) return copied(value, 1) end
 
-local splitters = setmetatable({}, { __mode = "k" })
 local function text_arg(text)
   if text == nil or text == null then return "" end
   if type(text) ~= "string" then error("feed needs a text, got " .. kind_of(text), 3) end
@@ -798,10 +800,10 @@ local splitter_methods = {
     return host.flush(alive(self))
   end,
 }
-opaque_meta.__index = function(t, key)
+handle_meta.__index = function(t, key)
   local method = splitter_methods[key]
   if method and host.is_splitter(alive(t)) then return method end
-  error("attempt to index a value that Lua cannot hold (field '" .. text_of(key) .. "')", 2)
+  error("attempt to index an object of the gateway (field '" .. text_of(key) .. "')", 2)
 end
 
 function helpers.think_splitter(from, to, inside)
@@ -811,7 +813,7 @@ function helpers.think_splitter(from, to, inside)
   end
   charge(50)
   host.splitter(from, to, inside and true or false)
-  return special(OPAQUE)
+  return special(HANDLE)
 end
 
 local library = box.library

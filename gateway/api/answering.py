@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any
 
 from starlette.types import Receive, Send
 
 from gateway import sse
 from gateway.api.headers import Headers, error_headers, response_headers
 from gateway.chat import Json, Model, Record, Request, dumps
-from gateway.errors import ClientGone, GatewayError
+from gateway.dialects import NAMED, Event, dialect
+from gateway.errors import ClientGone, GatewayError, StreamCut
 
 _JSON = (b"content-type", b"application/json")
+_OVERLOADED = 529  # Anthropic's own status for it, which its SDKs know
 _SSE: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -29,7 +30,16 @@ async def send_json(send: Send, status: int, value: bytes, headers: Headers) -> 
 
 
 async def send_error(send: Send, record: Record, error: GatewayError, extra: Headers) -> None:
-    await send_json(send, error.status, dumps({"error": error.body()}), [*error_headers(record, error), *extra])
+    status, body = envelope(error, record)
+    await send_json(send, status, dumps(body), [*error_headers(record, error), *extra])
+
+
+def envelope(error: GatewayError, record: Record) -> tuple[int, Json]:
+    """Status and body of a failure, in the dialect of the endpoint."""
+    if record.endpoint != "messages":
+        return error.status, {"error": error.body()}
+    status = _OVERLOADED if error.status == 503 else error.status
+    return status, dialect("messages").error_body(error.body(), status, record.id)
 
 
 class Presence:
@@ -83,7 +93,7 @@ class EventStream:
         self._send = send
         self._extra = extra
         self._pulse = Pulse(keepalive, self._beat)
-        self._named = request.dialect in ("messages", "responses")
+        self._named = request.dialect in NAMED
 
     async def run(self, model: Model) -> None:
         """Write all chunks. An error before the start is raised; one after it is written and kept in `failed`."""
@@ -101,7 +111,7 @@ class EventStream:
             if not self.started:
                 raise
             self.failed = error
-            await self._end(bytes(pending) + failure(self._request.dialect, error, record.id))
+            await self._end(bytes(pending) + failure(self._request.dialect, error))
         except asyncio.CancelledError:
             self._pulse.stop()
             raise
@@ -112,7 +122,7 @@ class EventStream:
         """End a running stream with an error (the server shuts down)."""
         self.failed = error
         if self.started:
-            await self._end(failure(self._request.dialect, error, self._request.record.id))
+            await self._end(failure(self._request.dialect, error))
 
     async def _write(self, data: bytes) -> None:
         self._pulse.touch()
@@ -170,13 +180,11 @@ class Pulse:
         await self._beat()
 
 
-def failure(dialect: str, error: GatewayError, request_id: str) -> bytes:
-    """The last event of a stream that failed after it began."""
-    return sse.event(dumps({"error": error.body()}))
-
-
-def public(error: GatewayError) -> Json:
-    return {"error": error.body()}
-
-
-__all__: list[Any] = ["EventStream", "Presence", "Pulse", "answer_plain", "failure", "send_error", "send_json"]
+def failure(client: str, error: GatewayError) -> bytes:
+    """The last events of a stream that failed after it began, in the client's dialect."""
+    events: Sequence[Event] = [(None, {"error": error.body()})]
+    if isinstance(error, StreamCut) and error.events:
+        events = error.events
+    elif client != "chat":
+        events = dialect(client).Writer({}).fail(error.body())
+    return b"".join(sse.event(dumps(data), name) for name, data in events)

@@ -19,6 +19,10 @@ from gateway.routing import Chain, explain
 
 log = logging.getLogger("thinkgate")
 
+_QUESTION = {"chat": "messages", "messages": "messages", "responses": "input", "completions": "prompt"}
+_FORWARDED = (b"anthropic-version", b"anthropic-beta", b"openai-beta")
+"""Headers of the client that reach a provider which is spoken to in the client's own dialect."""
+
 
 @dataclass(frozen=True, slots=True)
 class Completions:
@@ -85,15 +89,18 @@ class Completions:
             stream=record.stream,
             endpoint=self.endpoint,
             dialect=self.dialect,
+            headers={name.decode(): headers[name].decode("latin-1") for name in _FORWARDED if name in headers},
             only=only.decode("latin-1") if only is not None else None,
             fallback=headers.get(b"x-thinkgate-fallback", b"").lower() not in (b"off", b"0", b"false", b"no"),
         )
 
     def _check(self, body: Json) -> None:
-        messages = body.get("messages")
-        if messages is None:
-            raise InvalidRequest("`messages` is missing", param="messages", code="missing_required_parameter")
-        if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        """The one field without which there is nothing to answer; all else is the provider's to judge."""
+        name = _QUESTION[self.endpoint]
+        value = body.get(name)
+        if value is None and not (name == "input" and ("previous_response_id" in body or "prompt" in body)):
+            raise InvalidRequest(f"`{name}` is missing", param=name, code="missing_required_parameter")
+        if name == "messages" and not (isinstance(value, list) and all(isinstance(message, dict) for message in value)):
             raise InvalidRequest("`messages` must be a list of objects", param="messages")
 
     async def _dry_run(self, visit: Visit, chain: Chain, request: Request, send: Send) -> None:

@@ -20,6 +20,8 @@ log = logging.getLogger("thinkgate")
 OPEN = frozenset({"/", "/healthz", "/readyz"})
 """Paths that need no key. /metrics is open to clients on this machine."""
 
+_MESSAGES = ("/messages", "/messages/count_tokens")  # their clients expect errors in Anthropic's form
+
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _BODILESS = ("GET", "HEAD", "OPTIONS", "DELETE")
 
@@ -42,7 +44,7 @@ class Gate:
             return
         state = self._state()
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        record = Record(id=request_id(headers), endpoint="other")
+        record = Record(id=request_id(headers), endpoint="messages" if scope["path"].endswith(_MESSAGES) else "other")
         visit = Visit(state, record, headers)
         scope["visit"] = visit
         try:
@@ -51,7 +53,6 @@ class Gate:
             if not is_open(scope["path"], client):
                 state.auth.check(headers, client, scope.get("query_string", b""))
         except GatewayError as error:
-            record.endpoint = "refused"
             state.telemetry.finish(record, error.status, "none", error.code)
             await send_error(send, record, error, [])
             return

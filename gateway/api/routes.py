@@ -21,16 +21,23 @@ from gateway.api.headers import error_headers, response_headers
 from gateway.api.state import State, Visit
 from gateway.errors import GatewayError, InvalidRequest, MethodNotAllowed, NotFound
 
+ENDPOINTS: dict[str, ASGIApp] = {
+    "/chat/completions": Completions("chat", "chat"),
+    "/responses": Completions("responses", "responses"),
+    "/messages": Completions("messages", "messages"),
+    "/completions": Completions("completions", "completions"),
+}
+"""What is served straight from the gate, below /v1 and without it."""
+
 _STARTED = int(time.time())
 
 
 def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple[str, ...]) -> ASGIApp:
     """The whole ASGI application. `state` gives the State of the config that is loaded now."""
-    chat = Completions("chat", "chat")
     direct: dict[str, ASGIApp] = {}
     routes = []
     for prefix in ("/v1", ""):
-        direct[f"{prefix}/chat/completions"] = chat
+        direct |= {f"{prefix}{path}": endpoint for path, endpoint in ENDPOINTS.items()}
         routes += [
             Route(f"{prefix}/models", models, methods=["GET"]),
             Route(f"{prefix}/models/{{name:path}}", model, methods=["GET"]),

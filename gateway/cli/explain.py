@@ -14,8 +14,8 @@ from gateway.chat import Body, Json, Record, Request, dumps
 from gateway.errors import ConfigError, InvalidRequest
 from gateway.routing import explain
 
-ENDPOINTS = {"chat": "chat"}
-"""Endpoint names and the dialect that their clients speak."""
+ENDPOINTS = ("chat", "completions", "messages", "responses")
+"""Endpoints, each of which has the dialect of the same name."""
 
 
 def add(commands: Any) -> None:
@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--fail", action="append", default=[], metavar="PROVIDER=STATUS", help="imagine that a provider fails with this status or failure class"
     )
-    parser.add_argument("--endpoint", choices=sorted(ENDPOINTS), default="chat", help="which endpoint the body is for (default: chat)")
+    parser.add_argument("--endpoint", choices=ENDPOINTS, default="chat", help="which endpoint the body is for (default: chat)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
@@ -42,9 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if not isinstance(model, str):
         raise InvalidRequest("the request has no `model`")
     chain, _ = gate.state.router.find(model)
-    request = Request(
-        Body(raw, body), model, Record("explain", model=model), stream=body.get("stream") is True, endpoint=args.endpoint, dialect=ENDPOINTS[args.endpoint]
-    )
+    request = Request(Body(raw, body), model, Record("explain", model=model), stream=body.get("stream") is True, endpoint=args.endpoint, dialect=args.endpoint)
     try:
         shown = explain(chain, request, _fails(args.fail, set(gate.config.providers)), gate.state.redact)
     except ValueError as error:

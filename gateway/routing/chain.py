@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from gateway import config
 from gateway.chat import Attempt, Chunk, Request
-from gateway.errors import Skipped, UpstreamError
+from gateway.errors import GatewayError, Skipped, UpstreamError
 from gateway.routing.exhaustion import exhausted
 from gateway.routing.health import Health
 from gateway.routing.plan import Plan, Window
@@ -73,6 +73,9 @@ class Chain:
                     plan.missed()
                 else:
                     plan.failed(error)
+            except GatewayError:  # the caller's fault, found while the request was translated
+                trial.release()
+                raise
             finally:
                 trial.close()
         raise exhausted(plan, self._health)

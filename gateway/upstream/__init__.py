@@ -8,4 +8,17 @@ from gateway.upstream.prepared import Prepared
 from gateway.upstream.provider import NothingToRepair, Provider
 from gateway.upstream.transport import Exchange, Transport, TransportError, Url
 
-__all__ = ["Exchange", "Local", "Mock", "NothingToRepair", "Prepared", "Provider", "Transport", "TransportError", "Url", "check_mock", "choose", "local_is_installed"]
+__all__ = [
+    "Exchange",
+    "Local",
+    "Mock",
+    "NothingToRepair",
+    "Prepared",
+    "Provider",
+    "Transport",
+    "TransportError",
+    "Url",
+    "check_mock",
+    "choose",
+    "local_is_installed",
+]

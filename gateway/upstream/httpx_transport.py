@@ -15,7 +15,7 @@ import httpx
 
 from gateway.upstream.connect import words
 from gateway.upstream.decode import Decoder, decoder
-from gateway.upstream.pool import Pool
+from gateway.upstream.pool import STALE_WITHIN, Pool
 from gateway.upstream.transport import OURS, Exchange, Headers, Kind, TransportError, Url
 
 T = TypeVar("T")
@@ -95,19 +95,20 @@ def _as_httpx(request: httpx.Request) -> Iterator[None]:
 class HttpxTransport:
     """A Transport over any httpx transport, with our deadlines, decoding and errors.
 
-    The deadlines hold whatever the transport does. A request whose kept-alive connection the
-    server had closed is repeated once, as the pool does it, where the transport reports
-    its connections (httpcore's `trace`).
+    The deadlines hold whatever the transport does. An HTTP/1.1 request whose kept-alive
+    connection the server had closed is repeated once, as the pool does it, where the transport
+    reports its connections (httpcore's `trace`); HTTP/2 says itself which requests it never took.
     """
 
     def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
         self._transport = transport
 
     async def open(self, method: bytes, url: Url, headers: Headers, body: bytes, *, connect: float, deadline: float) -> Exchange:
+        began = asyncio.get_running_loop().time()
         try:
             return await self._once(method, url, headers, body, connect, deadline)
         except TransportError as error:
-            if not (error.reused and error.kind == "cut"):
+            if error.kind != "cut" or not error.reused or asyncio.get_running_loop().time() - began > STALE_WITHIN:
                 raise
         return await self._once(method, url, headers, body, connect, deadline)
 
@@ -126,26 +127,24 @@ class HttpxTransport:
 
 
 class _Trace:
-    """What httpcore tells of a request's way: a new connection, bytes of an answer."""
+    """What httpcore tells of a request's way: the protocol, a new connection, bytes of an answer."""
 
-    __slots__ = ("answered", "fresh", "known", "sent")
+    __slots__ = ("answered", "fresh", "http1")
 
     def __init__(self) -> None:
-        self.known = self.fresh = self.sent = self.answered = False
+        self.http1 = self.fresh = self.answered = False
 
     async def __call__(self, event: str, info: dict[str, Any]) -> None:
-        self.known = True
         if event.startswith("connection."):
             self.fresh = True
-        elif "send_request" in event:
-            self.sent = True
-        elif event.endswith("receive_response_headers.complete"):
-            self.answered = True
+        elif event.startswith("http11."):
+            self.http1 = True
+            self.answered = self.answered or event == "http11.receive_response_headers.complete"
 
     @property
     def stale(self) -> bool:
-        """A kept-alive connection took the request and nothing came back."""
-        return self.known and not self.fresh and not self.answered
+        """A kept-alive HTTP/1.1 connection took the request and no answer came back."""
+        return self.http1 and not self.fresh and not self.answered
 
 
 def _request(method: bytes, url: Url, headers: Headers, body: bytes, trace: _Trace, connect: float) -> httpx.Request:
@@ -211,6 +210,8 @@ class _HttpxAnswer:
 
 async def _within(deadline: float, place: str, trace: _Trace, work: Callable[[], Awaitable[T]]) -> T:
     """Await it until the deadline; whatever it raises becomes a TransportError (the end of a stream does not)."""
+    if asyncio.get_running_loop().time() >= deadline:  # a drip must not outlive its deadline
+        raise TransportError("timeout", f"{place} sent no end of its answer in time", sent=True)
     try:
         async with asyncio.timeout_at(None if deadline == _NEVER else deadline):
             return await work()

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.adapters import Context, Hooks
+from gateway.adapters import Context, Hooks, Settings
 from gateway.chat import Json
 from gateway.upstream.transport import Headers, Url
 
-PATHS = {"chat": "/chat/completions"}
-"""Where each endpoint is, below a provider's base URL."""
+PATHS = {
+    "chat": "/chat/completions",
+    "responses": "/responses",
+    "messages": "/messages",
+    "completions": "/completions",
+}
+"""Where each endpoint, or the endpoint of each dialect, is below a provider's base URL."""
+
+INSIDE = "inside"
+"""The host of what is answered on this machine without an address: mock:// and local://."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """One request, ready to be sent.
 
-    include_usage  the client wants a usage chunk at the end of its stream
-    empty_ok       an answer without content is an answer
+    options         the provider's options as they hold for this target
+    client_dialect  what the client speaks; `context.dialect` is what the provider is spoken to in
+    client          the client's own body, where an answer in its dialect has to repeat parts of it
+    include_usage   the client wants a usage chunk at the end of its stream
+    empty_ok        an answer without content is an answer
     """
 
     url: Url
@@ -25,10 +36,15 @@ class Prepared:
     body: Json
     hooks: Hooks
     context: Context
+    options: Settings
+    client_dialect: str
+    client: Json | None
     include_usage: bool
     empty_ok: bool
 
     @property
     def shown_url(self) -> str:
         """The URL for people."""
+        if self.url.host == INSIDE:
+            return f"{self.context.provider}:{self.url.target.decode('ascii')}"
         return f"{self.url.scheme}://{self.url.authority.decode('ascii')}{self.url.target.decode('ascii')}"

@@ -20,10 +20,11 @@ from urllib.parse import quote, urlencode
 import gateway
 from gateway import config, failures
 from gateway.adapters import Adapter, Context, Hooks, Loader, Settings, apply, read_wish, settings
-from gateway.chat import Chunk, Request, dumps, loads
+from gateway.chat import Chunk, Json, Request, dumps, loads
+from gateway.dialects import dialect
 from gateway.errors import AdapterError, StreamCut, UpstreamError
 from gateway.upstream.answer import Answer
-from gateway.upstream.prepared import PATHS, Prepared
+from gateway.upstream.prepared import INSIDE, PATHS, Prepared
 from gateway.upstream.transport import Exchange, Headers, Transport, TransportError, Url
 
 FIRST_TOKEN = 60.0
@@ -37,7 +38,7 @@ _KEPT = ("x-ratelimit-", "openai-processing-ms", "anthropic-ratelimit-")
 
 
 _INSIDE = ("mock://", "local://")  # answered on this machine; the rest of such a URL is no address
-_NO_ADDRESS = "http://inside/v1"
+_NO_ADDRESS = f"http://{INSIDE}/v1"
 
 
 class NothingToRepair(Exception):
@@ -104,7 +105,7 @@ class Provider:
             except (TransportError, UpstreamError) as error:
                 if not answer.committed:
                     raise
-                raise self._cut(error, clock) from None
+                raise self._cut(error, clock, answer) from None
             finally:
                 record.usage = answer.usage or record.usage
                 record.tools.extend(answer.tools)
@@ -128,12 +129,15 @@ class Provider:
         assert target is not None
         hooks, options = self._current(target)
         adapter = hooks.adapter
-        body = request.body.fresh()
-        wish = read_wish(body) or target.thinking or self.settings.thinking
-        context = Context(self.name, target.model, request.endpoint, adapter.dialect, request.stream, request.attempt, wish, options)
-        asked = body.get("stream_options")
-        include_usage = isinstance(asked, dict) and asked.get("include_usage") is True
+        spoken = request.dialect if request.dialect in options["speaks"] else adapter.dialect
+        body, client = request.body.fresh(), None
+        context = Context(self.name, target.model, request.endpoint, spoken, request.stream, request.attempt, options=options)
+        context.thinking = read_wish(body) or target.thinking or self.settings.thinking
+        include_usage = _asks_for_usage(body)
         body["model"] = target.model
+        if request.dialect != "chat" or spoken != "chat":
+            client = request.body.fresh()
+            body = translated(body, request.dialect, spoken)
         body = apply.prepare(body, hooks, options, context)
         if request.repair is not None:
             context.state["error"] = request.repair.error
@@ -142,8 +146,10 @@ class Provider:
                 raise NothingToRepair
             body = repaired
         special = hooks.build_request(body, context) if hooks.has("build_request") else None
-        headers = self._headers(adapter, request, bool(body.get("stream")), special)
-        return Prepared(self._url(adapter, request.endpoint, special), headers, body, hooks, context, include_usage, request.empty_ok)
+        forwarded = request.headers if request.dialect == spoken else {}
+        headers = self._headers(adapter, request.record.id, forwarded, bool(body.get("stream")), special)
+        url = self._url(adapter, PATHS.get(spoken, ""), special)
+        return Prepared(url, headers, body, hooks, context, options, request.dialect, client, include_usage, request.empty_ok)
 
     def _current(self, target: config.Target) -> tuple[Hooks, Settings]:
         """Hooks and options for a target; made again only when a file changed."""
@@ -157,34 +163,33 @@ class Provider:
             options = self._options[target] = settings(files[0], target.model, configured, self.settings.base_url)
         return self._hooks, options
 
-    def _url(self, adapter: Adapter, endpoint: str, special: Mapping[str, Any] | None) -> Url:
+    def _url(self, adapter: Adapter, path: str, special: Mapping[str, Any] | None) -> Url:
         text = self.settings.base_url or adapter.base_url
         base = self._base.get(text)
         if base is None:
             if text is None:
                 raise AdapterError(f"provider {self.name} has no base_url, and neither has its adapter {adapter.name}")
             base = self._base[text] = Url.parse(_NO_ADDRESS if text.startswith(_INSIDE) else text)
-        path = PATHS[endpoint]
         query: Mapping[str, str] = {}
         if special is not None:
             path, query = special.get("path") or path, special.get("query") or query
         tail = quote(path, safe=_PATH) + (f"?{urlencode(query)}" if query else "")
         return replace(base, target=base.target.rstrip(b"/") + tail.encode("ascii"))
 
-    def _headers(self, adapter: Adapter, request: Request, stream: bool, special: Mapping[str, Any] | None) -> Headers:
+    def _headers(self, adapter: Adapter, request_id: str, forwarded: Mapping[str, str], stream: bool, special: Mapping[str, Any] | None) -> Headers:
         headers: dict[bytes, bytes] = {
             b"content-type": b"application/json",
             b"accept": b"text/event-stream" if stream else b"application/json",
             b"accept-encoding": b"identity",
             b"user-agent": f"thinkgate/{gateway.__version__}".encode("ascii"),
-            b"x-request-id": request.record.id.encode("ascii"),
+            b"x-request-id": request_id.encode("ascii"),
         }
         key = self.settings.api_keys[0].reveal() if self.settings.api_keys else None
         if key and adapter.auth == "bearer":
             headers[b"authorization"] = b"Bearer " + key.encode("ascii")
         elif key and adapter.auth.startswith("header:"):
             headers[adapter.auth[7:].lower().encode("ascii")] = key.encode("ascii")
-        for more in (request.headers, self.settings.headers, (special or {}).get("headers") or {}):
+        for more in (forwarded, self.settings.headers, (special or {}).get("headers") or {}):
             for name, value in more.items():
                 headers[name.lower().encode("ascii")] = str(value).encode("ascii")
         return list(headers.items())
@@ -231,13 +236,17 @@ class Provider:
             return UpstreamError(kind, f"{kind} after {seconds:.1f} s")
         return UpstreamError("protocol" if error.kind == "protocol" else "connect" if error.kind == "connect" else "server", self._redact(str(error)))
 
-    def _cut(self, error: TransportError | UpstreamError, clock: Clock) -> StreamCut:
+    def _cut(self, error: TransportError | UpstreamError, clock: Clock, answer: Answer) -> StreamCut:
+        """The failure of a stream that the client has begun to read, with the events that tell it so."""
         if isinstance(error, UpstreamError):
-            return StreamCut(error.kind, self._redact(error.message), upstream_status=error.upstream_status, retry_after=error.retry_after, error=error.error)
-        if error.kind == "timeout":
+            cut = StreamCut(error.kind, self._redact(error.message), upstream_status=error.upstream_status, retry_after=error.retry_after, error=error.error)
+        elif error.kind == "timeout":
             why = "the whole answer took too long" if clock.loop.time() >= clock.total else f"nothing came for {clock.idle:g} s"
-            return StreamCut("timeout", f"the answer of {self.name} broke off: {why}")
-        return StreamCut("protocol", f"the answer of {self.name} broke off: {self._redact(str(error))}")
+            cut = StreamCut("timeout", f"the answer of {self.name} broke off: {why}")
+        else:
+            cut = StreamCut("protocol", f"the answer of {self.name} broke off: {self._redact(str(error))}")
+        cut.events = answer.fail(cut.body())
+        return cut
 
     @staticmethod
     def _keep_headers(request: Request, exchange: Exchange) -> None:
@@ -258,6 +267,21 @@ class Clock:
     total: float
     idle: float
     first_is_ours: bool
+
+
+def translated(body: Json, client: str, provider: str) -> Json:
+    """A request in the dialect that the provider is spoken to in; chat is the pivot."""
+    if client != provider:
+        if client != "chat":
+            body = dialect(client).request_to_chat(body)
+        if provider != "chat":
+            body = dialect(provider).request_from_chat(body)
+    return body
+
+
+def _asks_for_usage(body: Json) -> bool:
+    asked = body.get("stream_options")
+    return isinstance(asked, dict) and asked.get("include_usage") is True
 
 
 def _readable(body: bytes) -> Any:

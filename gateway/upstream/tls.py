@@ -20,7 +20,8 @@ def context(cert: tuple[str | os.PathLike[str], ...] | None = None) -> ssl.SSLCo
         made.load_verify_locations(cafile=certifi.where())
     made.set_alpn_protocols(["http/1.1"])
     if cert:
-        made.load_cert_chain(cert[0], cert[1] if len(cert) > 1 else None)
+        # An empty password, because OpenSSL would ask the terminal for that of an encrypted key.
+        made.load_cert_chain(cert[0], cert[1] if len(cert) > 1 else None, password="")
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 from gateway.config import Http
 from gateway.upstream.choose import choose, env_proxy
@@ -31,6 +32,16 @@ def test_a_client_certificate_is_loaded_at_once(tmp_path):
     assert isinstance(choose(Http(cert=(chain, key)), "https://api.example", {}), HttpxTransport)
     with pytest.raises(ValueError, match="client certificate cannot be used"):
         choose(Http(cert=(tmp_path / "missing.pem",)), "https://api.example", {})
+
+
+def test_an_encrypted_key_is_an_error_and_no_question(tmp_path):
+    cert = trustme.CA().issue_cert("client.example")
+    key = serialization.load_pem_private_key(cert.private_key_pem.bytes(), None)
+    locked = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"pw"))
+    (tmp_path / "key.pem").write_bytes(locked)
+    cert.cert_chain_pems[0].write_to_path(tmp_path / "chain.pem")
+    with pytest.raises(ValueError, match="client certificate cannot be used"):
+        choose(Http(cert=(tmp_path / "chain.pem", tmp_path / "key.pem")), "https://api.example", {})
 
 
 def test_the_environments_proxy_is_used():

@@ -80,6 +80,10 @@ async def test_httpx_gets_connect_errors(browser):
         await browser.get("ftp://127.0.0.1/")
 
 
+async def test_httpx_without_a_timeout_waits_for_ever(browser, server):
+    assert (await browser.get(server.url("ok"), timeout=None)).content == faults.JSON_BODY
+
+
 async def test_httpx_may_follow_redirects_itself(browser, server):
     assert (await browser.get(server.url("s302_internal"))).status_code == 302
 
@@ -226,6 +230,25 @@ async def test_100_stale_connections_lose_and_double_nothing(wire):
         for _ in range(100):
             assert await wire.fetch(server.url("ok")) == (200, faults.JSON_BODY)
         assert len(server.requests) == 100
+
+
+async def test_a_fresh_connection_that_breaks_is_not_asked_again(wire, server):
+    with pytest.raises(TransportError) as caught:
+        await wire.open(server.url("close_before_headers"))
+    assert (caught.value.kind, caught.value.reused, len(server.requests)) == ("cut", False, 1)
+
+
+async def test_a_deadline_that_is_over_ends_an_answer_that_is_always_ready():
+    class Endless(httpx.AsyncByteStream):
+        async def __aiter__(self):
+            while True:
+                yield b": comment\n\n"
+
+    exchange = await mocked(lambda request: httpx.Response(200, stream=Endless())).open("http://api.example/")
+    with pytest.raises(TransportError) as caught:
+        await read_all(exchange, 0.05)
+    assert caught.value.kind == "timeout"
+    await exchange.aclose()
 
 
 async def test_a_cancelled_request_ends_at_the_server(wire, server):

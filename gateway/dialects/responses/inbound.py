@@ -32,7 +32,7 @@ def request_to_chat(body: Json) -> Json:
     """The chat request that asks the same.
 
     Tools and past calls that a provider would run are left out (see `dropped_tools`), extras
-    of the client stay. References to stored answers must have been resolved (`stored.expand`).
+    of the client stay. References to stored answers must have been resolved (`Stored.expand`).
     Raises InvalidRequest for an input that is none or refers to what is not there, Skipped for
     what only a provider that serves /responses can do.
     """

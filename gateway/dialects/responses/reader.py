@@ -56,6 +56,7 @@ class Reader:
         self._model = model
         self._head: Json | None = None
         self._items: dict[Any, _Item] = {}
+        self._order: list[_Item] = []
         self._last: _Item | None = None
         self._calls = 0
         self._details = 0
@@ -67,6 +68,8 @@ class Reader:
         if event is None or self.done:
             return []
         kind = str(event.get("type") or name)
+        if not kind.startswith("response."):
+            return []
         chunks = self._start(mapping(event.get("response")))
         if kind in _TEXT_DELTAS:
             chunks += self._text(event, kind)
@@ -77,7 +80,7 @@ class Reader:
         elif kind == "response.output_item.done":
             chunks += self._done(self._find(event, mapping(event.get("item"))), mapping(event.get("item")))
         elif kind in _TERMINAL:
-            chunks += self._end(mapping(event.get("response")))
+            chunks += self._end(mapping(event.get("response")), kind)
         return chunks
 
     def finish(self) -> list[Json]:
@@ -102,6 +105,7 @@ class Reader:
         if ident is None and place is None and self._last is not None and self._last.kind == kind and not self._last.closed:
             return self._last
         found = self._last = _Item(kind)
+        self._order.append(found)
         for key in (("id", ident), ("index", place)):
             if key[1] is not None:
                 self._items[key] = found
@@ -192,15 +196,23 @@ class Reader:
         self._details += len(details)
         return [*chunks, self._chunk({"reasoning_details": details})] if details else chunks
 
-    def _end(self, response: Json) -> list[Json]:
+    def _placed(self, place: int, item: Json) -> _Item:
+        """The item at a place of the whole answer; its id may be missing, or another one than before."""
+        ident = item.get("id")
+        known = ident is not None and ("id", ident) in self._items
+        if not known and ("index", place) not in self._items and place < len(self._order) and self._order[place].kind == item.get("type"):
+            return self._order[place]
+        return self._find({"output_index": place}, item)
+
+    def _end(self, response: Json, kind: str) -> list[Json]:
         self.done = True
         chunks: list[Json] = []
         for place, item in enumerate(listed(response.get("output"))):
             # a server that sends no deltas, or no item events at all
-            chunks += self._done(self._find({"output_index": place}, item), item)
+            chunks += self._done(self._placed(place, item), item)
         if self._notes:
             chunks.append(self._chunk({"annotations": self._notes}))
-        chunks.append(self._chunk({}, finish_reason({"status": "completed", **response}, bool(self._calls))))
+        chunks.append(self._chunk({}, finish_reason({**response, "status": kind.removeprefix("response.")}, bool(self._calls))))
         if isinstance(response.get("usage"), dict):
             chunks.append({**(self._head or {}), "choices": [], "usage": usage_to_chat(response["usage"])})
         return chunks
@@ -243,7 +255,7 @@ class Native:
         if event is None:
             self.instead = [] if self._writer is not None else None
             return False
-        if not self._begun:
+        if not self._begun and str(event.get("type")).startswith("response."):
             self._begin(event)
         content = _says(event)
         self.has_content = self.has_content or content
