@@ -75,6 +75,10 @@ class Gateway:
         self._telemetry.reload(self._fault is None)
         return self._fault is None
 
+    def current(self) -> tuple[config.Config, str | None]:
+        """The config in use, and why the last reload failed."""
+        return self.config, self._fault
+
     def watch(self) -> None:
         """Reload by itself when the config file changes, while the application runs."""
         self._watch = Path(self.config.file).absolute()
@@ -87,12 +91,13 @@ class Gateway:
         router = Router(conf.models, providers, self._health, self._telemetry, windows(conf))
         return api.State(
             server=server,
-            auth=api.Auth(server.keys, server.hosts, server.open),
+            auth=api.Auth(server.keys, server.hosts, server.open, server.admin_key),
             router=router,
             health=self._health,
             telemetry=self._telemetry,
             redact=hide,
             ready=partial(self._ready, loader),
+            control=self,
         )
 
     def _ready(self, loader: Loader) -> tuple[bool, dict[str, Any]]:
@@ -102,12 +107,12 @@ class Gateway:
         return True, parts
 
     @asynccontextmanager
-    async def _lifespan(self, app: Starlette) -> AsyncGenerator[None]:
+    async def _lifespan(self, app: Starlette) -> AsyncGenerator[dict[str, Any]]:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread, or no such signal here
             loop.add_signal_handler(signal.SIGHUP, self.reload)
         watcher = loop.create_task(self._follow(self._watch)) if self._watch else None
-        yield
+        yield {"header_timeout": self.config.server.header_timeout}
         if watcher is not None:
             watcher.cancel()
         await asyncio.gather(*(p.aclose() for p in self.state.router.providers.values()))

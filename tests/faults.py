@@ -81,6 +81,8 @@ class Call:
         return next((value for key, value in self.headers if key.lower() == name), None)
 
     async def write(self, data: bytes) -> None:
+        if self.writer.transport.is_closing():  # uvloop raises RuntimeError where such a transport is used
+            raise ConnectionResetError
         self.writer.write(data)
         await self.writer.drain()
 

@@ -14,6 +14,7 @@ import httpx
 import uvicorn
 
 from gateway import config
+from gateway.api.protocol import Protocol
 from gateway.app import Gateway
 
 KEY = "client-key-for-tests-0123456789"
@@ -68,7 +69,7 @@ async def serving(source: str | Path | config.Config, env: Mapping[str, str] | N
 async def serving_app(gateway: Gateway, **options: Any) -> AsyncIterator[Running]:
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
-    settings = uvicorn.Config(gateway.asgi, http="httptools", ws="none", log_config=None, access_log=False, proxy_headers=False, lifespan="on", **options)
+    settings = uvicorn.Config(gateway.asgi, http=Protocol, ws="none", log_config=None, access_log=False, proxy_headers=False, lifespan="on", **options)
     server = uvicorn.Server(settings)
     task = asyncio.create_task(server.serve([sock]))
     try:

@@ -94,6 +94,13 @@ def test_the_table_has_a_column_per_target_and_counts_failures() -> None:
     assert "2026-01-02, Some CPU, 2 cores, Linux 6.1, Python 3.11.7; median of 3 (min–max)." in text
 
 
+def test_a_busy_machine_is_said_so_with_the_table() -> None:
+    quiet = [*SMALL, *records("nginx", "burst", {"others": 0.02}, {"others": 0.05})]
+    assert "| core taken by others at worst, % | 0.00 | 5.0 |" in report.markdown(run(quiet, "thinkgate", "nginx"))
+    assert "busy" not in report.markdown(run(quiet, "thinkgate", "nginx"))
+    assert "The machine was busy" in report.markdown(run([*quiet, *records("thinkgate", "burst", {"others": 0.4})], "thinkgate", "nginx"))
+
+
 def test_without_a_rival_there_is_no_table_of_ratios() -> None:
     assert "cost" not in report.markdown(run(SMALL[:3], "thinkgate"))
 

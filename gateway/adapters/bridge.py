@@ -20,7 +20,7 @@ _PUT, _DROP, _PLACE, _RESET, _ADD, _ADD_NODE, _NEW_OBJECT, _NEW_LIST, _TWIN, _TE
 _PLACES = (_PLACE, _ADD_NODE)
 
 _LONG = 1024  # characters; a longer text of an object goes over when it is read
-_MANY = 500  # fields of at most _LONG characters that surely fit: sandbox.lua keeps that much in reserve
+_MANY = 500  # fields of at most _LONG characters that surely fit: budget.lua keeps that much in reserve
 _MIN, _MAX = -(2**63), 2**63 - 1
 
 
@@ -57,6 +57,8 @@ class Document:
             "roles": self.roles,
             "fill": self.fill,
             "twin": self.twin,
+            "weigh": self.weigh,
+            "text_size": self.text_size,
             "digits": self.digits,
             "compare": self.compare,
             "state": lambda: self.root("ctx.state", self.ctx.state),
@@ -148,11 +150,18 @@ class Document:
         """The places (from 1) of the assistant's turns in a list of messages."""
         return tuple([i for i, message in enumerate(self.nodes[number], 1) if type(message) is dict and message.get("role") == "assistant"][: room // 32])
 
-    def twin(self, number: int) -> tuple[int, int]:
-        """Copy an object or list into a new number; its mark, and how many values that were."""
+    def twin(self, number: int) -> int:
+        """Copy an object or list into a new number; its mark."""
         twin = copy(self.nodes[number])
         self.nodes.append(twin)
-        return _mark(twin), _values(twin)
+        return _mark(twin)
+
+    def weigh(self, number: int) -> tuple[int, int]:
+        """Of how many values an object or list consists, and roughly of how many bytes."""
+        return _weigh(self.nodes[number])
+
+    def text_size(self, number: int, key: str) -> int:
+        return len(self.nodes[number][key])
 
     def digits(self, number: int) -> str:
         value = self.nodes[number]
@@ -243,12 +252,16 @@ def _weight(node: dict[str, Any]) -> int:
     return sum(len(key) * 4 + (len(value) * 4 if type(value) is str and len(value) <= _LONG else 0) + 64 for key, value in node.items())
 
 
-def _values(value: Any) -> int:
-    if type(value) is dict:
-        return 1 + sum(_values(item) if type(item) is dict or type(item) is list else 1 for item in value.values())
-    if type(value) is list:
-        return 1 + sum(_values(item) if type(item) is dict or type(item) is list else 1 for item in value)
-    return 1
+def _weigh(value: Any) -> tuple[int, int]:
+    values, size = 1, 8
+    for item in value.values() if type(value) is dict else value:
+        kind = type(item)
+        if kind is dict or kind is list:
+            inner, bytes_inside = _weigh(item)
+            values, size = values + inner, size + bytes_inside
+        else:
+            values, size = values + 1, size + (len(item) if kind is str else 8)
+    return values, size
 
 
 def _digits(value: int) -> str:

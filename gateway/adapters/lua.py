@@ -1,8 +1,8 @@
 """Adapter files in Lua: one sandboxed Lua 5.4 state for each file, and the call of a hook.
 
-The parts: patterns.lua and sandbox.lua (what a script may do, and its budget), views.lua
-(documents as Lua tables), bridge.py (the host's side of the views), and here the state's
-life. A state lives as long as its file stays as it is; a call that spent its budget, or
+The parts: patterns.lua, budget.lua and library.lua (what a script may do, and what it may
+cost), views.lua, changes.lua and calls.lua (documents as Lua tables, and the call of a
+hook), bridge.py (the host's side of the views), and here the state's life. A state lives as long as its file stays as it is; a call that spent its budget, or
 ended in another way than by an ordinary error, costs the state, and the next call gets a
 new one (some milliseconds), so that no damage is handed on.
 
@@ -129,7 +129,7 @@ class _State:
             max_memory=1 << 40,
         )
         self._unhook = runtime.globals().debug.sethook
-        patterns, sandbox, views = (runtime.execute(f"return function(...) {part} end", name="=gateway", mode="t") for part in _parts())
+        patterns, sandbox, views = (runtime.execute(f"return function(...) {part}\nend", name="=gateway", mode="t") for part in _chunks())
         box = sandbox(patterns())
         functions = views(box, runtime.table_from(self._document.functions()))
         for word in _DANGEROUS:
@@ -205,9 +205,11 @@ class _State:
 
 
 @cache
-def _parts() -> tuple[str, ...]:
+def _chunks() -> tuple[str, ...]:
+    """Our own Lua: the files of one chunk share their locals."""
     here = Path(__file__).parent
-    return tuple((here / f"{part}.lua").read_text("utf-8") for part in ("patterns", "sandbox", "views"))
+    chunks = (("patterns",), ("budget", "library"), ("views", "changes", "calls"))
+    return tuple("\n".join((here / f"{part}.lua").read_text("utf-8") for part in parts) for parts in chunks)
 
 
 def _deny(*_: Any) -> NoReturn:

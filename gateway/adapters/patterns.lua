@@ -88,10 +88,12 @@ end
 
 -- The worst case on n bytes: factor * n^power steps. A repetition counts as another n when
 -- something after it can fail, so that it is tried at every length.
-local function weigh(items, anchored, length)
-  local power, doubled, waiting, maybe = anchored and 0 or 1, 0, 0, 0
+local function weigh(items, anchored)
+  local power, doubled, waiting, maybe, longest = anchored and 0 or 1, 0, 0, 0, 0
   for i = 1, #items do
     local item = items[i]
+    local class = item.set and item.set ~= any and item.set.class or ""
+    if #class > longest then longest = #class end -- the C matcher reads a class anew for each byte
     local can_fail = item.op ~= "open" and item.op ~= "point" and item.op ~= "close" and not (item.rep and item.rep ~= "+")
     if can_fail then
       power, doubled, waiting, maybe = power + waiting, doubled + maybe, 0, 0
@@ -105,7 +107,7 @@ local function weigh(items, anchored, length)
     end
   end
   if power == 0 then power = 1 end
-  return { power = power, factor = 2 ^ doubled * (1 + length // 8) }
+  return { power = power, factor = 2 ^ doubled * (1 + longest // 2) }
 end
 
 local parsed, kept = {}, 0
@@ -116,7 +118,7 @@ local function parse(pattern)
   local anchored = sub(pattern, 1, 1) == "^"
   if anchored then i = 2 end
   while i <= #pattern do items[#items + 1], i = parse_item(pattern, i) end
-  known = { items = items, anchored = anchored, weight = weigh(items, anchored, #pattern) }
+  known = { items = items, anchored = anchored, weight = weigh(items, anchored) }
   if kept >= KEPT then parsed, kept = {}, 0 end
   parsed[pattern], kept = known, kept + 1
   return known

@@ -25,14 +25,11 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::\d{1,5})?")
 class Auth:
     """The check of client keys. Keys are kept as digests and compared in constant time."""
 
-    def __init__(self, keys: Sequence[Secret], hosts: Sequence[str], open_to_all: bool) -> None:
-        self._digests = [hashlib.sha256(key.reveal().encode()).digest() for key in keys]
+    def __init__(self, keys: Sequence[Secret], hosts: Sequence[str], open_to_all: bool, admin: Secret | None = None) -> None:
+        self._digests = [_digest(key) for key in keys]
+        self._admin = _digest(admin) if admin else None
         self._hosts = {host.lower() for host in hosts}
         self._open = open_to_all
-
-    @property
-    def has_keys(self) -> bool:
-        return bool(self._digests)
 
     def check(self, headers: Mapping[bytes, bytes], client: str | None, query: bytes) -> None:
         """Let a request in, or raise Unauthorized, Forbidden or InvalidRequest."""
@@ -51,6 +48,19 @@ class Auth:
         if not self._open:
             self.check_local(headers, client)
 
+    def check_admin(self, headers: Mapping[bytes, bytes], client: str | None, query: bytes) -> None:
+        """Let an administrator in: by the admin key, or, where no key at all is configured, by being on this machine."""
+        if query and _IN_QUERY.search(query):
+            raise InvalidRequest("a credential in the query string is not accepted", code="credential_in_query")
+        if self._admin is None:
+            if self._digests or self._open:
+                raise Forbidden("no admin key is configured (server.admin_key), so /admin is closed", code="admin_disabled")
+            self.check_local(headers, client)
+            return
+        given = credential(headers)
+        if given is None or not hmac.compare_digest(hashlib.sha256(given).digest(), self._admin):
+            raise Unauthorized("the admin key is not valid here")
+
     def check_local(self, headers: Mapping[bytes, bytes], client: str | None) -> None:
         """Only a client on this machine that used a name of this machine."""
         if not is_loopback(client):
@@ -68,6 +78,10 @@ class Auth:
             return False
         name = match[1].strip("[]").lower()
         return name == "localhost" or name in self._hosts or is_loopback(name)
+
+
+def _digest(key: Secret) -> bytes:
+    return hashlib.sha256(key.reveal().encode()).digest()
 
 
 def credential(headers: Mapping[bytes, bytes]) -> bytes | None:

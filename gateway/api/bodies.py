@@ -15,6 +15,7 @@ from gateway.errors import ClientGone, GatewayError, InvalidRequest, TooLarge, U
 
 MAX_DEPTH = 64
 _PIECE = 1 << 20
+_RATE = 64 * 1024  # bytes a second at which a large body must arrive once its first seconds are over
 _ENCODINGS = ("identity", "gzip", "x-gzip", "deflate", "zstd")
 
 
@@ -37,21 +38,22 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limit: int
     if message["type"] == "http.disconnect":
         raise ClientGone("the client left before its request was complete")
     if message.get("more_body"):
-        try:
-            async with asyncio.timeout(seconds):
-                body = await _rest(receive, body, limit)
-        except TimeoutError:
-            raise TooSlow(f"the body did not arrive within {seconds:g} s") from None
+        body = await _rest(receive, body, limit, seconds)
     if len(body) > limit:
         raise TooLarge(f"the body has more than {limit} bytes")
     encoding = headers.get(b"content-encoding")
     return body if encoding is None else decode(body, encoding.decode("latin-1"), limit)
 
 
-async def _rest(receive: Receive, body: bytes, limit: int) -> bytes:
+async def _rest(receive: Receive, body: bytes, limit: int, seconds: float) -> bytes:
     parts, size = [body], len(body)
+    deadline = asyncio.get_running_loop().time() + seconds
     while True:
-        message = await receive()
+        try:
+            async with asyncio.timeout_at(deadline + size / _RATE):
+                message = await receive()
+        except TimeoutError:
+            raise TooSlow(f"the body did not arrive in time: {size} bytes came") from None
         if message["type"] == "http.disconnect":
             raise ClientGone("the client left before its request was complete")
         parts.append(message.get("body", b""))

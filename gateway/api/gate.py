@@ -23,7 +23,12 @@ OPEN = frozenset({"/", "/healthz", "/readyz"})
 _MESSAGES = ("/messages", "/messages/count_tokens")  # their clients expect errors in Anthropic's form
 
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-_BODILESS = ("GET", "HEAD", "OPTIONS", "DELETE")
+
+
+class UpgradeRequired(InvalidRequest):
+    """426 makes clients that try a WebSocket first (Codex) use HTTP at once; on other statuses they retry for seconds."""
+
+    status, code = 426, "upgrade_required"
 
 
 class Gate:
@@ -40,7 +45,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await (self._refuse_socket(scope, receive, send) if scope["type"] == "websocket" else self._app(scope, receive, send))
+            await self._app(scope, receive, send)
             return
         state = self._state()
         headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -49,31 +54,18 @@ class Gate:
         scope["visit"] = visit
         try:
             check_shape(scope)
-            client = scope["client"][0] if scope.get("client") else None
-            if not is_open(scope["path"], client):
+            path, client = scope["path"], scope["client"][0] if scope.get("client") else None
+            if path.startswith("/admin"):
+                state.auth.check_admin(headers, client, scope.get("query_string", b""))
+            elif not is_open(path, client):
                 state.auth.check(headers, client, scope.get("query_string", b""))
+            if b"upgrade" in headers and headers[b"upgrade"].lower() == b"websocket":
+                raise UpgradeRequired("WebSocket is not served here; use HTTP")
         except GatewayError as error:
             state.telemetry.finish(record, error.status, "none", error.code)
             await send_error(send, record, error, [])
             return
         await self._direct.get(scope["path"], self._app)(scope, receive, send)
-
-    @staticmethod
-    async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
-        """426 tells clients that try a WebSocket first (Codex) to use HTTP at once; other statuses make them retry."""
-        await receive()
-        if "websocket.http.response" in scope.get("extensions", {}):
-            body = b'{"error":{"message":"WebSocket is not served here; use HTTP","type":"invalid_request_error","param":null,"code":"upgrade_required"}}'
-            await send(
-                {
-                    "type": "websocket.http.response.start",
-                    "status": 426,
-                    "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())],
-                }
-            )
-            await send({"type": "websocket.http.response.body", "body": body})
-        else:
-            await send({"type": "websocket.close", "code": 1000})
 
 
 def request_id(headers: dict[bytes, bytes]) -> str:

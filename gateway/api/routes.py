@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan
 
 import gateway
+from gateway.api import admin
 from gateway.api.completions import Completions
 from gateway.api.gate import Gate
 from gateway.api.headers import error_headers, response_headers
@@ -47,6 +48,7 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
+        *admin.routes(),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error})
     app.router.redirect_slashes = False

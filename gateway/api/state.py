@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from gateway import config
 from gateway.api.auth import Auth
 from gateway.chat import Record
 from gateway.routing import Health, Router
 from gateway.telemetry import Telemetry
+
+
+class Control(Protocol):
+    """What the admin routes may do with the running gateway."""
+
+    def current(self) -> tuple[config.Config, str | None]:
+        """The config in use, and why the last reload failed."""
+        ...
+
+    def reload(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +34,7 @@ class State:
     telemetry: Telemetry
     redact: Callable[[str], str]
     ready: Callable[[], tuple[bool, dict[str, Any]]]
+    control: Control
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ import uvicorn
 
 from gateway import config
 from gateway.api.auth import is_loopback
+from gateway.api.protocol import Protocol
 from gateway.app import CONFIG_VARIABLE, Gateway, check, load, telemetry
 from gateway.errors import ConfigError, Fault
 from gateway.telemetry import log_to_stderr
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     options: dict[str, Any] = {
         "host": host,
         "port": port,
-        "http": "httptools",
+        "http": Protocol,
         "ws": "none",
         "log_config": None,
         "access_log": False,

@@ -92,7 +92,7 @@ SERVER_TIMEOUTS = Section(
     Server,
     (
         Field("header", DURATION, "until a request's header is there", "header_timeout"),
-        Field("body", DURATION, "between two parts of a request's body", "body_timeout"),
+        Field("body", DURATION, "until a request's body is there; a large one has a second more for each 64 KiB", "body_timeout"),
         Field("idle", DURATION, "that a connection without a request stays open", "idle_timeout"),
     ),
     inline=True,
@@ -230,7 +230,7 @@ PROVIDER = Section(
     (
         Field("adapter", NAME, "the adapter file that speaks to it", default="the provider's name if there is such an adapter, else openai"),
         Field("base_url", BASE_URL, "up to and with /v1 where it has one; paths are appended", default="the adapter's"),
-        Field("api_key", SECRET, "its key", "api_keys", default="the adapter's variable"),
+        Field("api_key", SECRET, "its key", "api_keys"),
         Field("api_keys", Listing(SECRET, least=1), "several keys of equal rank, instead of api_key", default=""),
         Field("thinking", words(*THINKING), "what requests that say nothing about thinking ask for; auto: nothing"),
         Field("timeouts", TIMEOUTS, "of one exchange"),

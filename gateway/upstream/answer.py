@@ -26,15 +26,17 @@ Source = ChatEvents | NativeEvents | PlainBody
 class Answer:
     """One provider's answer while it comes.
 
-    begun      something other than blank lines and comments came
+    begun      its first content came, or a plain body began: from here on silence is what is timed
     over       nothing more is to be read
     committed  chunks with content were given out
+    broken     the error behind the chunks that were given out last; the next `take` raises it
     """
 
     def __init__(self, stream: bool, prepared: Prepared) -> None:
         self.begun = False
         self.over = False
         self.committed = False
+        self.broken: UpstreamError | None = None
         self._wants_stream = stream
         self._prepared = prepared
         self._client = prepared.client_dialect
@@ -66,6 +68,8 @@ class Answer:
         Raises UpstreamError for an answer that is none: an error inside it, garbage, an end
         without a finish, no content.
         """
+        if self.broken is not None:
+            raise self.broken
         try:
             chunks = self._feed(data) if data is not None else self._end()
             if not self.over and self._source is not None and self._source.done:
@@ -100,8 +104,14 @@ class Answer:
                 return []
             data, self._start = self._start, b""
             self._source = self._recognise(start[:1])
-        self.begun = True
-        return self._source.feed(data)
+        source = self._source
+        chunks = source.feed(data)
+        self.begun = self.begun or source.has_content or isinstance(source, PlainBody)
+        if source.error is not None:
+            if not self.committed:
+                raise source.error
+            self.broken = source.error
+        return chunks
 
     def _recognise(self, first: bytes) -> Source:
         prepared = self._prepared

@@ -71,10 +71,13 @@ async def _connect(loop: asyncio.AbstractEventLoop, address: str, url: Url, make
 
 
 def _keep_alive(wire: socket.socket) -> None:
-    wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
-        if hasattr(socket, option):
-            wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), _KEEPALIVE)
+    try:
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+            if hasattr(socket, option):
+                wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), _KEEPALIVE)
+    except OSError:
+        pass  # closed again by the other side: the request will find that out
 
 
 def words(error: OSError) -> str:

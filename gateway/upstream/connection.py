@@ -80,8 +80,8 @@ class Connection(asyncio.Protocol):
         self._begin(head_only)
         self._busy = True
         transport = self._transport
-        if transport is None:
-            self._error = ("cut", f"{self._place} closed the connection")
+        if transport is None or transport.is_closing():  # uvloop raises where such a transport is used
+            self._error = ("cut", f"{self._place} closed the connection without an answer")
         elif len(body) < JOIN_BELOW:
             transport.write(head + body)
         else:
@@ -181,10 +181,15 @@ class Connection(asyncio.Protocol):
         kind, message = self._error or ("cut", f"{self._place} closed the connection")
         return TransportError(kind, message, reused=self.reused, sent=True)
 
+    def _pause(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._paused = True
+            self._transport.pause_reading()
+
     def _resume(self) -> None:
-        if self._paused and self._transport is not None:
-            self._paused = False
+        if self._paused and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+        self._paused = False
 
     # asyncio's side
 
@@ -212,9 +217,8 @@ class Connection(asyncio.Protocol):
             self._fail("protocol", f"sent more than {MAX_HEAD >> 10} KiB without a byte of body")
         if self.head_done:
             self._wake()
-        if self._buffered > HIGH_WATER and not self.done and not self._paused and self._error is None and self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
+        if self._buffered > HIGH_WATER and not self.done and not self._paused and self._error is None:
+            self._pause()
 
     def _head_size(self) -> int:
         return sum(len(name) + len(value) + 4 for name, value in self.headers)

@@ -91,6 +91,7 @@ class Provider:
             first = FIRST_TOKEN if request.stream else float("inf")
         clock = Clock(loop, min(start + first, total, request.deadline), total, target.idle or limits.idle, start + first <= min(total, request.deadline))
         exchange: Exchange | None = None
+        answer: Answer | None = None
         try:
             connect = min(start + (target.connect or limits.connect), clock.first)
             exchange = await self._transport.open(b"POST", prepared.url, prepared.headers, dumps(prepared.body), connect=connect, deadline=clock.first)
@@ -111,7 +112,7 @@ class Provider:
                 record.tools.extend(answer.tools)
             await self._drain(exchange, clock)
         except TransportError as error:
-            raise self._broken(error, clock, time.perf_counter() - began) from None
+            raise self._broken(error, clock, time.perf_counter() - began, answer is not None and answer.begun) from None
         except UpstreamError as error:
             error.message = self._redact(error.message)
             raise
@@ -196,6 +197,8 @@ class Provider:
 
     @staticmethod
     async def _read(exchange: Exchange, answer: Answer, clock: Clock) -> bytes | None:
+        if answer.broken is not None:
+            return b""
         if answer.finished:
             try:
                 return await exchange.read(min(clock.loop.time() + _GRACE, clock.total))
@@ -230,9 +233,9 @@ class Provider:
         error = {name: self._redact(text) if isinstance(text, str) else text for name, text in verdict.error.items()}
         return UpstreamError(kind, message, upstream_status=exchange.status, retry_after=retry_after, error=error)
 
-    def _broken(self, error: TransportError, clock: Clock, seconds: float) -> UpstreamError:
+    def _broken(self, error: TransportError, clock: Clock, seconds: float, begun: bool) -> UpstreamError:
         if error.kind == "timeout":
-            kind = "first_token_timeout" if clock.first_is_ours and clock.loop.time() < clock.total else "timeout"
+            kind = "first_token_timeout" if clock.first_is_ours and not begun else "timeout"
             return UpstreamError(kind, f"{kind} after {seconds:.1f} s")
         return UpstreamError("protocol" if error.kind == "protocol" else "connect" if error.kind == "connect" else "server", self._redact(str(error)))
 

@@ -2,6 +2,7 @@
 
 A source gives chunks of chat, or, where client and provider speak the same other dialect,
 that dialect's events as they came. Hooks see the provider's dialect, before anything else.
+`error` is an error inside the stream; `feed` gives what came before it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _BODY = 256 * 1024 * 1024
 
 class ChatEvents:
     """An event stream -> healthy chat chunks."""
+
+    error: UpstreamError | None = None
 
     def __init__(self, prepared: Prepared, events: Events | Lines, include_usage: bool) -> None:
         context = prepared.context
@@ -60,8 +63,11 @@ class ChatEvents:
 
     def feed(self, data: bytes) -> list[Chunk]:
         out: list[Chunk] = []
-        for event in self._events.feed(data):
-            out += self.healer.feed(event.data, event.name) if self._direct else self._event(event)
+        try:
+            for event in self._events.feed(data):
+                out += self.healer.feed(event.data, event.name) if self._direct else self._event(event)
+        except UpstreamError as error:
+            self.error = error
         return out
 
     def close(self) -> list[Chunk]:
@@ -103,6 +109,7 @@ class NativeEvents:
     """An event stream that goes on as it came, watched."""
 
     tools: tuple[str, ...] = ()
+    error: UpstreamError | None = None
 
     def __init__(self, prepared: Prepared, events: Events | Lines) -> None:
         self._events = events
@@ -132,7 +139,13 @@ class NativeEvents:
         return self._native.usage
 
     def feed(self, data: bytes) -> list[Chunk]:
-        return [chunk for event in self._events.feed(data) for chunk in self._event(event)]
+        out: list[Chunk] = []
+        try:
+            for event in self._events.feed(data):
+                out += self._event(event)
+        except UpstreamError as error:
+            self.error = error
+        return out
 
     def close(self) -> list[Chunk]:
         return [chunk for event in self._events.close() for chunk in self._event(event)]
@@ -156,6 +169,7 @@ class PlainBody:
     done = False
     finished = False
     has_content = False
+    error: UpstreamError | None = None
 
     def __init__(self, prepared: Prepared, native: bool) -> None:
         self._prepared = prepared

@@ -25,7 +25,9 @@ SCALARS = st.one_of(
 KEYS = st.one_of(st.text(max_size=5), st.sampled_from(["1", "2", "n", "#", "", "messages", "tools", "__index", "content", "\x00", "😀"]))
 VALUES = st.recursive(SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(KEYS, inner, max_size=5)), max_leaves=25)
 DOCUMENTS = st.dictionaries(KEYS, VALUES, max_size=6)
-PLAIN = st.recursive(SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.text("ab1#é", max_size=3), inner, max_size=5)), max_leaves=25)
+PLAIN = st.recursive(
+    SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.text("ab1#é", max_size=3), inner, max_size=5)), max_leaves=25
+)
 
 WALK = """
 local function walk(t)
@@ -56,7 +58,9 @@ def exact(value: Any) -> Any:
 
 @given(document=DOCUMENTS)
 @settings(max_examples=120, deadline=None)
-@pytest.mark.parametrize("lua", ["", WALK, "local _ = deep_copy(req)", "for k in pairs(req) do local _ = req[k] end"], ids=["untouched", "read", "copied", "listed"])
+@pytest.mark.parametrize(
+    "lua", ["", WALK, "local _ = deep_copy(req)", "for k in pairs(req) do local _ = req[k] end"], ids=["untouched", "read", "copied", "listed"]
+)
 def test_what_is_only_read_comes_back_exactly(run: Any, lua: str, document: dict[str, Any]) -> None:
     before = exact(document)
 
@@ -130,7 +134,10 @@ ASSIGNED = [
     ("req.x = 'a\\0b'", "a\0b"),
     ("req.x = '\\u{1F600}'", "😀"),
     ("req.x = {z = 1, a = 2, m = 3}", {"a": 2, "m": 3, "z": 1}),
-    ("req.x = {tools = {}, messages = {}, stop = {}, tool_calls = {}, content = {}, other = {}}", {"content": [], "messages": [], "other": {}, "stop": [], "tool_calls": [], "tools": []}),
+    (
+        "req.x = {tools = {}, messages = {}, stop = {}, tool_calls = {}, content = {}, other = {}}",
+        {"content": [], "messages": [], "other": {}, "stop": [], "tool_calls": [], "tools": []},
+    ),
     ("req.x = {tool_choice = {}, metadata = {}}", {"metadata": {}, "tool_choice": {}}),
     ("req.x = deep_copy({a = array{}, b = {}})", {"a": [], "b": {}}),
 ]

@@ -95,7 +95,8 @@ def read(*events: Any) -> list[Json]:
     chunks = [one for event in events for one in reader.feed(None, event if isinstance(event, bytes) else encoded(event))] + reader.finish()
     assert reader.done
     for one in chunks:
-        ChatCompletionChunk.model_validate(one)
+        if '"custom"' not in json.dumps(one):  # the API streams custom calls, the SDK's type of a delta does not know them
+            ChatCompletionChunk.model_validate(one)
     return chunks
 
 

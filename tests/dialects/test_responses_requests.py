@@ -59,7 +59,11 @@ def test_the_call_id_pairs_call_and_output_and_the_item_id_does_not():
 def test_what_clients_send_translates(capture: Path):
     body = json.loads(capture.read_text())["body"]
     given = body["input"] if isinstance(body["input"], list) else [{"role": "user", "content": body["input"]}]
-    references = {item["id"]: {"type": "reasoning", "id": item["id"], "summary": [{"type": "summary_text", "text": "hm"}]} for item in given if item.get("type") == "item_reference"}
+    references = {
+        item["id"]: {"type": "reasoning", "id": item["id"], "summary": [{"type": "summary_text", "text": "hm"}]}
+        for item in given
+        if item.get("type") == "item_reference"
+    }
     body = {**body, "input": [references.get(item.get("id"), item) for item in given]}
 
     chat = valid_chat_request(responses.request_to_chat(body))
@@ -189,7 +193,13 @@ def test_without_a_tool_left_nothing_speaks_of_tools():
 def test_one_turn_of_the_assistant_is_one_message():
     first = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "A"}]}
     second = {"type": "reasoning", "id": "rs_2", "summary": [{"type": "summary_text", "text": "B"}]}
-    said = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": "Looking.", "annotations": []}]}
+    said = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "Looking.", "annotations": []}],
+    }
 
     messages = inbound(user(), first, said, second, CALL, {**CALL, "call_id": "call_2"}, OUTPUT, {**OUTPUT, "call_id": "call_2"}, user("go on"))["messages"]
 
@@ -355,7 +365,10 @@ def test_reasoning_that_openai_did_not_encrypt_is_dropped(detail: Json):
 def test_encrypted_reasoning_that_led_to_nothing_is_dropped():
     details = [{"type": "reasoning.encrypted", "data": "gAAA", "id": "rs_1", "format": "openai-responses-v1"}]
 
-    assert [item["role"] for item in outbound(user(), {"role": "assistant", "content": None, "reasoning_details": details}, user())["input"]] == ["user", "user"]
+    assert [item["role"] for item in outbound(user(), {"role": "assistant", "content": None, "reasoning_details": details}, user())["input"]] == [
+        "user",
+        "user",
+    ]
 
 
 def test_models_without_reasoning_are_not_asked_for_it():
@@ -431,7 +444,9 @@ TEXT = st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=12).f
 CALLS = st.lists(st.builds(lambda name, value: (name, json.dumps({"v": value})), st.sampled_from(["f", "g"]), TEXT), max_size=2)
 TURN = st.one_of(
     st.builds(lambda text: {"role": "user", "content": text}, TEXT),
-    st.builds(lambda text, calls: {"role": "assistant", "content": text, "calls": calls}, st.none() | TEXT, CALLS).filter(lambda turn: turn["content"] or turn["calls"]),
+    st.builds(lambda text, calls: {"role": "assistant", "content": text, "calls": calls}, st.none() | TEXT, CALLS).filter(
+        lambda turn: turn["content"] or turn["calls"]
+    ),
 )
 
 

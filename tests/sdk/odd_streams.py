@@ -59,7 +59,12 @@ TEXTS: dict[str, list[Item]] = {
     "no space after data": [_bytes(*_HELLO).replace(b"data: ", b"data:")],
     "a byte order mark": [b"\xef\xbb\xbf", *_HELLO],
     "one byte at a time": [bytes([byte]) for byte in _bytes(*_HELLO)],
-    "an event over several lines": [_bytes(role()), b"data: " + json.dumps(delta("Hello"), indent=1).replace("\n", "\ndata: ").encode() + b"\n\n", finish(), "[DONE]"],
+    "an event over several lines": [
+        _bytes(role()),
+        b"data: " + json.dumps(delta("Hello"), indent=1).replace("\n", "\ndata: ").encode() + b"\n\n",
+        finish(),
+        "[DONE]",
+    ],
     "no blank line at the end": [_bytes(role(), delta("Hello"), finish()).rstrip(b"\n")],
     "events after DONE": [*_HELLO, delta("!!!"), "[DONE]"],
 }

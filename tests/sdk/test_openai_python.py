@@ -208,7 +208,13 @@ class TestTools:
                     return (await streaming.get_final_completion()).choices[0].message
 
             first = await turn(HI)
-            kept = {"role": "assistant", "content": first.content, "tool_calls": [{"id": c.id, "type": c.type, "function": {"name": c.function.name, "arguments": c.function.arguments}} for c in first.tool_calls]}
+            kept = {
+                "role": "assistant",
+                "content": first.content,
+                "tool_calls": [
+                    {"id": c.id, "type": c.type, "function": {"name": c.function.name, "arguments": c.function.arguments}} for c in first.tool_calls
+                ],
+            }
             last = await turn([*HI, kept, {"role": "tool", "tool_call_id": first.tool_calls[0].id, "content": "sunny"}])
 
         assert last.content == "Sunny"

@@ -47,7 +47,11 @@ class TestTheCallersOwn:
                 await client.models.retrieve("nothing-of-that-name")
 
         for caught in (asked, looked_up):
-            assert (caught.value.code, caught.value.param, caught.value.request_id) == ("model_not_found", "model", caught.value.response.headers["x-request-id"])
+            assert (caught.value.code, caught.value.param, caught.value.request_id) == (
+                "model_not_found",
+                "model",
+                caught.value.response.headers["x-request-id"],
+            )
         assert (len(sent), a.requests) == (2, [])
 
     async def test_an_address_that_is_not_served_says_so(self, a: Upstream) -> None:
@@ -131,7 +135,9 @@ class TestRetries:
         ],
         ids=["no balance", "no quota", "our key is wrong", "our key may not", "no such model there"],
     )
-    async def test_what_asking_again_cannot_mend_is_one_request(self, a: Upstream, status: int, body: Any, error: type[openai.APIStatusError], says: str) -> None:
+    async def test_what_asking_again_cannot_mend_is_one_request(
+        self, a: Upstream, status: int, body: Any, error: type[openai.APIStatusError], says: str
+    ) -> None:
         sent: list[str] = []
         a.reply(body, status=status)
         async with serving(over(a)) as running, openai_at(running, sent) as client:
@@ -156,9 +162,7 @@ class TestRetries:
         ],
         ids=["500", "overloaded", "html error", "html answer", "half of a JSON", "error in a 200", "no choices", "empty stream"],
     )
-    async def test_an_exhausted_chain_has_asked_every_target_once(
-        self, a: Upstream, b: Upstream, script: Any, status: int, label: str
-    ) -> None:
+    async def test_an_exhausted_chain_has_asked_every_target_once(self, a: Upstream, b: Upstream, script: Any, status: int, label: str) -> None:
         sent: list[str] = []
         a.call(lambda _: script)
         b.call(lambda _: script)

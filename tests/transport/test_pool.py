@@ -188,6 +188,18 @@ async def test_a_request_that_worked_for_long_before_the_cut_is_not_repeated(cli
         assert (caught.value.kind, caught.value.reused, served) == ("cut", True, 1)
 
 
+async def test_a_server_that_closes_what_it_accepts_is_a_clean_error_each_time(client):
+    async def rude(reader, writer):
+        writer.transport.abort()
+
+    async with serving(rude) as url:
+        for step in range(100):
+            with pytest.raises(TransportError) as caught:
+                await client.open(url, b"x" * (step * 1000))
+            assert caught.value.kind in ("cut", "connect")
+    assert not client.transport._open
+
+
 # Deadlines
 
 

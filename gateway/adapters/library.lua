@@ -1,179 +1,15 @@
--- The sandbox: what an adapter file may see, and the budget that each call lives under.
+-- The library: what a script sees. One chunk with budget.lua, which stands before it.
 --
--- A script gets an allow-list and nothing of Lua's own tables. Everything that can be dear
--- inside one C call, where no instruction hook fires, is wrapped: it pays fuel by size, and a
--- pattern whose worst case is too dear runs in our own matcher (patterns.lua), instruction by
--- instruction. Fuel is one number: instructions counted by a hook, and these payments.
--- A spent budget is sticky (`spent`): the hook then fires at every instruction, and `try`, the
--- only way to catch an error, raises it again.
---
--- Arguments: the matcher (patterns.lua's functions). Gives a table of functions for
--- views.lua and for the host.
-
-local matcher = ...
-local assert, error, ipairs, next, select, setmetatable, tonumber, tostring, type, xpcall =
-  assert, error, ipairs, next, select, setmetatable, tonumber, tostring, type, xpcall
-local byte, char, find, format, gsub, lower, match, rep, reverse, sub, upper =
-  string.byte, string.char, string.find, string.format, string.gsub, string.lower, string.match, string.rep, string.reverse, string.sub, string.upper
-local concat, insert, pack, remove, sort, unpack = table.concat, table.insert, table.pack, table.remove, table.sort, table.unpack
-local clock, collect, getinfo, load, math_type, sethook, valid = os.clock, collectgarbage, debug.getinfo, load, math.type, debug.sethook, utf8.len
-
-local GRAIN = 200 -- instructions between two looks at the budget; a look costs 0.5 us, as much as 200 instructions
-local FINE = 10 -- the same while much memory is in use: one comparison of two huge strings takes milliseconds
-local GLANCES = 4 -- looks from one look at the clock (0.6 us, a system call) to the next
-local ROOMY = 4096 -- KiB in use from which on looks are FINE
-local LONG = 1048576 -- the longest string that the library makes or takes
-local DEPTH = 16 -- of `try` within `try`
-local RANGE = 1000 -- values that unpack, byte, char and codepoint give or take at once
-local NO_MEMORY = "not enough memory" -- Lua's own words
-
--- ---- the budget ----
-
-local source = "adapter" -- what the script is called in messages
-local fuel, deadline, memory = 0, 0, math.huge -- instructions left, os.clock() at the end, bytes in use at most
-local limits -- {instructions=, time=, memory=}: as the messages name them
-local spent, grain, depth, glances = nil, GRAIN, 0, 0
-local stopped -- why the hook left its provider out (ctx.skip)
-
-local function place()
-  for level = 2, 250 do
-    local frame = getinfo(level, "Sl")
-    if not frame then break end
-    if frame.short_src == source and frame.currentline > 0 then return source .. ":" .. frame.currentline .. ": " end
-  end
-  return "" -- a tail call leaves no frame; the host names the hook's line then
-end
-
-local tick
-local function trip(what)
-  if not spent then
-    spent = "budget spent: " .. what
-    fuel = fuel + 1000 -- place() itself is counted
-    sethook()
-    spent = place() .. "budget spent: " .. limits[what]
-  end
-  sethook(tick, "", 1)
-  error(spent, 0)
-end
-
-tick = function()
-  if spent then trip("instructions") end
-  fuel = fuel - grain
-  if fuel < 0 then trip("instructions") end
-  local used = collect("count")
-  if used > ROOMY then
-    if used * 1024 > memory then
-      collect()
-      used = collect("count")
-      if used * 1024 > memory then trip("memory") end
-    end
-    glances = 0
-  end
-  glances = glances - 1
-  if glances < 0 then
-    glances = GLANCES - 1
-    if clock() > deadline then trip("time") end
-  end
-  local now = used > ROOMY and FINE or GRAIN
-  if now ~= grain then
-    grain = now
-    sethook(tick, "", grain)
-  end
-end
-
-local function on_time()
-  if clock() > deadline then trip("time") end
-end
-
-local function charge(n)
-  fuel = fuel - n
-  if spent or fuel < 0 then trip("instructions") end
-  if n > 1000 then on_time() end
-end
-
--- Our own code between pause and resume is not counted; it pays by charge, and GRAIN for the
--- instructions of the script that the restarted count forgets.
-local function pause()
-  sethook()
-end
-
-local function resume()
-  fuel = fuel - grain
-  if spent or fuel < 0 then trip("instructions") end
-  sethook(tick, "", grain)
-end
-
--- How many bytes may still come in from outside. Called before the host hands anything over:
--- a failing allocation inside the host's own call could not be caught.
-local function room()
-  local free = memory - collect("count") * 1024
-  if free < 65536 then
-    charge(1000)
-    on_time()
-    collect()
-    free = memory - collect("count") * 1024
-    if free < 65536 then trip("memory") end
-  end
-  return free // 1 | 0
-end
-
-local function too_big() trip("memory") end
-
--- ---- values as text ----
-
-local null = setmetatable({}, {
-  __metatable = false,
-  __index = function(_, key) error("attempt to index null (field '" .. tostring(key) .. "')", 2) end,
-  __newindex = function(_, key) error("attempt to set field '" .. tostring(key) .. "' of null", 2) end,
-  __tostring = function() return "null" end,
-  __name = "null",
-})
-
-local named = setmetatable({}, { __mode = "k" }) -- stand-ins for values that Lua cannot hold -> what `type` says of them
-local say = {} -- .digits(stand-in): its text
-
-local function kind_of(...)
-  if select("#", ...) == 0 then error("bad argument #1 to 'type' (value expected)", 2) end
-  local value = ...
-  if value == nil then return "nil" end
-  if value == null then return "null" end
-  return named[value] or type(value)
-end
-
-local function text_of(...)
-  if select("#", ...) == 0 then error("bad argument #1 to 'tostring' (value expected)", 2) end
-  local value = ...
-  local kind = type(value)
-  if kind == "table" then
-    if value == null then return "null" end
-    local name = named[value]
-    return name == "number" and say.digits(value) or name or "table"
-  elseif kind == "function" or kind == "userdata" or kind == "thread" then
-    return kind
-  end
-  return tostring(value)
-end
-
-local function message_of(value)
-  if type(value) == "string" then return value end
-  return "error object is a " .. kind_of(value)
-end
-
--- The message handler: what the library complains about is told with the script's own line.
-local function locate(value)
-  if spent or stopped then return value end
-  local message = message_of(value)
-  local ours = match(sub(message, 1, 40), "^gateway:%d+: ()")
-  return ours and place() .. sub(message, ours) or message
-end
+-- Everything that can be dear inside one C call, where no instruction hook fires, is wrapped:
+-- it pays fuel by size, and a pattern whose worst case is too dear runs in our own matcher
+-- (patterns.lua), instruction by instruction. The string methods are the wrapped ones too.
 
 -- ---- strings ----
 
 local function str(s, level)
   if type(s) == "number" then s = tostring(s) end
   if type(s) ~= "string" then error("string expected, got " .. kind_of(s), (level or 1) + 2) end
-  if #s > LONG then charge(#s // 8) end
-  charge(#s // 16 + 1)
+  charge(#s // 64 + 1)
   return s
 end
 
@@ -210,7 +46,7 @@ function String.rep(s, n, sep)
   s, n, sep = str(s), count(n, 0), sep and str(sep) or ""
   if n <= 0 then return "" end
   if n > LONG or (#s + #sep) * n > LONG then error("resulting string too large", 2) end
-  charge((#s + #sep) * n // 16 + n // 8)
+  charge(((#s + #sep) * n + n) // 64)
   return rep(s, n, sep)
 end
 
@@ -229,14 +65,14 @@ function String.format(pattern, ...)
     end
   end
   if size > LONG then error("resulting string too large", 2) end
-  charge(64 + size // 16 + args.n * 16)
+  charge(64 + size // 64 + args.n * 16)
   return format(pattern, unpack(args, 1, args.n))
 end
 
 local CHEAP = 50000 -- steps that the C matcher may take
 
 local function plain_find(s, wanted, init)
-  charge(#s // 16 + #s * #wanted // 256 + 1)
+  charge(#s * #wanted // 256 + 1)
   return find(s, wanted, init, true)
 end
 
@@ -482,33 +318,6 @@ function Utf8.codes(s)
   end
 end
 
--- ---- catching errors ----
-
-local function caught(ok, ...)
-  depth = depth - 1
-  if spent then trip("instructions") end
-  if stopped then error(stopped, 0) end
-  if ok then return true, ... end
-  local message = message_of((...))
-  if find(message, NO_MEMORY, 1, true) then trip("memory") end
-  return false, message
-end
-
--- The one way to catch an error: ok, value_or_message = try(f, ...). It pays for itself,
--- because near the end of the C stack the instruction hook cannot run.
-local function try(f, ...)
-  if depth >= DEPTH then error("try nested too deeply", 2) end
-  charge(GRAIN)
-  on_time()
-  depth = depth + 1
-  return caught(xpcall(f, locate, ...))
-end
-
-local function skip(why)
-  stopped = message_of(why)
-  error(stopped, 0)
-end
-
 -- ---- what a script sees ----
 
 local function sealed(name, members)
@@ -565,7 +374,10 @@ local environment_meta = { __index = scratch, __metatable = false }
 local environment = setmetatable({}, environment_meta)
 library._G = environment
 
+local script -- the compiled file; all its functions share its _ENV
+
 local function begin(instructions, seconds)
+  if script then setupvalue(script, 1, environment) end
   if next(scratch) ~= nil then
     for key in next, scratch do scratch[key] = nil end
   end
@@ -616,7 +428,9 @@ return {
   why = function() return spent or "the hook was stopped" end,
   compile = function(text, name)
     source = name
-    return load(text, "=" .. name, "t", environment)
+    local failure
+    script, failure = load(text, "=" .. name, "t", environment)
+    return script, failure
   end,
   -- The script is loaded: what it sets from now on is for one call only.
   seal = function() environment_meta.__newindex = scratch end,

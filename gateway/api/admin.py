@@ -1,0 +1,81 @@
+"""/admin: how the gateway does, and reading its config anew. Nothing here writes a config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request as Web
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway import config
+from gateway.api.headers import response_headers
+from gateway.api.state import Visit
+
+
+def routes() -> list[Route]:
+    return [
+        Route("/admin/providers", providers, methods=["GET"]),
+        Route("/admin/config", settings, methods=["GET"]),
+        Route("/admin/reload", reload, methods=["POST"]),
+    ]
+
+
+async def providers(web: Web) -> Response:
+    """Every provider with its adapter, and the targets that rest."""
+    state = _visit(web).state
+    resting = state.health.resting()
+    data = [
+        {
+            "name": name,
+            "adapter": provider.adapter.name,
+            "base_url": state.redact(provider.base_url() or ""),
+            "resting": {target: why for target, why in resting.items() if target.startswith(f"{name}/")},
+        }
+        for name, provider in state.router.providers.items()
+    ]
+    return _json(web, {"data": data})
+
+
+async def settings(web: Web) -> Response:
+    """The config in use, secrets masked, and how the last reload went."""
+    state = _visit(web).state
+    conf, error = state.control.current()
+    return _json(web, {"config": masked(conf), "file": conf.file, "reload_error": error})
+
+
+async def reload(web: Web) -> Response:
+    state = _visit(web).state
+    ok = state.control.reload()
+    _, error = state.control.current()
+    return _json(web, {"reloaded": ok, "error": error}, 200 if ok else 409)
+
+
+def masked(value: Any, name: str = "") -> Any:
+    """A config value as JSON; whatever may be secret is `***`."""
+    if isinstance(value, config.Secret):
+        return "***"
+    if is_dataclass(value):
+        return {f.name: masked(getattr(value, f.name), f.name) for f in fields(value) if f.name not in ("places", "warnings")}
+    if isinstance(value, Mapping):
+        return {key: "***" if name == "headers" else masked(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [masked(item) for item in value]
+    if isinstance(value, Path | date):
+        return str(value)
+    return "***" if name == "proxy" and value else value
+
+
+def _visit(web: Web) -> Visit:
+    visit: Visit = web.scope["visit"]
+    return visit
+
+
+def _json(web: Web, value: Any, status: int = 200) -> Response:
+    response = JSONResponse(value, status)
+    response.raw_headers += response_headers(_visit(web).record)
+    return response

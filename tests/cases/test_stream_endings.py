@@ -1,0 +1,242 @@
+"""How streams begin and end: the moment of commitment, cuts, errors inside, silence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from asking import PATIENT, Bare, error_of, finishes, shaped, text
+from openai import APIError, AsyncOpenAI
+from running import CHAT, STREAM, serving, yaml
+from upstream_double import CUT, DONE, HANG, RESET, Item, Upstream, answer, chunk, completion, delta, event_bytes, finish, role, thought, tool_call
+
+BOOM: dict[str, Any] = {"error": {"message": "quota exceeded", "type": "rate_limit_error", "code": 429}}
+CONTENT: dict[str, list[Item]] = {
+    "text": [role(), delta("Hello "), delta("w")],
+    "reasoning": [role(), thought("hmm")],
+    "tool call": [role(), chunk({"tool_calls": [tool_call("f", '{"a"')]})],
+    "refusal": [role(), chunk({"refusal": "No"})],
+}
+ENDS: dict[str, list[Item]] = {
+    "reset": [0.02, RESET],
+    "cut": [CUT],
+    "end without finish": [],
+    "error event": [0.03, BOOM],
+    "named error event": [0.03, ("error", {"message": "boom"})],
+    "half an event": [b'data: {"choices":[{"del', CUT],
+}
+ERROR_FORMS: dict[str, list[Item]] = {
+    "openai": [BOOM, DONE],
+    "anthropic": [{"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}],
+    "named": [("error", BOOM)],
+    "after comments": [b": ping\n\n", b": ping\n\n", BOOM],
+    "after the role": [role(), BOOM],
+    "flat": [{"code": "429", "message": "rate limit exceeded"}],
+    "base_resp": [{"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}],
+}
+
+
+@pytest.mark.parametrize("form", ERROR_FORMS)
+async def test_an_error_before_the_first_content_moves_on_and_is_not_seen(a: Upstream, b: Upstream, form: str) -> None:
+    a.stream(*ERROR_FORMS[form])
+    b.stream(*answer("from b"), repeat=2)
+
+    async with serving(yaml({"a": a.url, "b": b.url})) as running:
+        got = await running.chat(STREAM)
+        again = await running.chat(STREAM)
+
+    events = [line[6:] for line in got.text.split("\n") if line.startswith("data: ")]
+    assert got.status_code == 200
+    assert (text(events), events[-1]) == ("from b", DONE)
+    assert got.headers["x-thinkgate-chain"] == "a=rate_limit,b=200"
+    assert again.headers["x-thinkgate-chain"] == "b=200"  # a rests as after a 429
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("content", CONTENT)
+async def test_an_answer_that_breaks_off_ends_in_an_error_and_no_other_provider_goes_on(a: Upstream, b: Upstream, content: str, end: str) -> None:
+    a.stream(*CONTENT[content], *ENDS[end])
+
+    async with serving(yaml({"a": a.url, "b": b.url})) as running:
+        got = await running.chat(STREAM)
+
+    events = [line[6:] for line in got.text.split("\n") if line.startswith("data: ")]
+    error = error_of(events)
+    assert shaped(error)
+    assert (error["type"], error["code"]) == ("upstream_error", "stream_interrupted")
+    assert text(events) == ("Hello w" if content == "text" else "")
+    assert finishes(events) == []
+    assert b.requests == []
+
+
+async def test_an_error_in_the_same_piece_as_the_first_content_still_moves_on(a: Upstream, b: Upstream) -> None:
+    a.stream(b"".join(event_bytes(item) for item in [role(), delta("Hel"), BOOM]))
+    b.stream(*answer("from b"))
+
+    async with serving(yaml({"a": a.url, "b": b.url})) as running:
+        assert text(await running.events()) == "from b"  # nothing had reached the client
+
+
+async def test_what_came_in_one_piece_with_an_error_is_not_lost(a: Upstream) -> None:
+    a.stream(role(), delta("one "), 0.03, b"".join(event_bytes(item) for item in [delta("two "), delta("three"), BOOM, delta("never")]))
+
+    async with serving(yaml({"a": a.url})) as running:
+        events = await running.events()
+
+    assert text(events) == "one two three"
+    assert error_of(events)["code"] == "stream_interrupted"
+
+
+@pytest.mark.parametrize("end", [[RESET], []], ids=["reset", "clean"])
+async def test_the_sdk_notices_the_cut(a: Upstream, end: list[Item]) -> None:
+    a.stream(role(), delta("one "), delta("two "), 0.02, *end)
+    said = ""
+
+    async with serving(yaml({"a": a.url})) as running, AsyncOpenAI(base_url=running.url, api_key="none", max_retries=0) as client:
+        with pytest.raises(APIError, match="broke off|without|ended") as caught:
+            async for part in await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}], stream=True):
+                said += part.choices[0].delta.content or ""
+
+    assert said == "one two "
+    assert caught.value.code == "stream_interrupted"
+
+
+@pytest.mark.parametrize("items", [[DONE], [finish(), CUT], [finish(), RESET], [finish()]], ids=["DONE alone", "finish, cut", "finish, reset", "finish"])
+async def test_a_finish_or_done_is_a_clean_end_however_the_connection_closes(a: Upstream, items: list[Item]) -> None:
+    a.stream(role(), delta("all"), *items)
+
+    async with serving(yaml({"a": a.url})) as running:
+        events = await running.events()
+
+    assert (text(events), finishes(events), events[-1]) == ("all", ["stop"], DONE)
+
+
+@pytest.mark.parametrize("items", [[RESET], [], [role()], [role(), RESET], [b": c\n\n"], [DONE], [role(), finish(), DONE], [role(), CUT]])
+async def test_a_stream_without_content_is_no_answer(a: Upstream, b: Upstream, items: list[Item]) -> None:
+    a.stream(*(items or [b""]), repeat=2)
+    b.stream(*answer("b ok"))
+
+    async with serving(yaml({"a": a.url, "b": b.url}, a=PATIENT)) as running:
+        moved = await running.events()
+        alone = await running.chat({**STREAM, "model": "a/a-model"})
+
+    assert text(moved) == "b ok"
+    assert alone.status_code == 502
+    assert alone.headers["content-type"] == "application/json"
+    assert [attempt["class"] for attempt in alone.json()["error"]["attempts"]] in (["protocol"], ["server"])
+
+
+async def test_the_status_goes_out_with_the_first_content_and_not_before(a: Upstream) -> None:
+    a.stream(b": hello\n\n", role(), 0.3, delta("late"), finish(), DONE)
+
+    async with serving(yaml({"a": a.url})) as running:
+        client = await Bare.ask(running.url)
+        await a.until(lambda upstream: upstream.requests)
+        with pytest.raises(TimeoutError):
+            await client.until(b"HTTP/1.1", seconds=0.15)
+        assert (await client.head())[0] == 200
+        assert b'"content":"late"' in await client.until(b"[DONE]")
+        await client.close()
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[HANG], [b": keep\n\n", HANG], [b": ping\n\n", 0.05] * 60, [role(), HANG], [b"\n", HANG]],
+    ids=["silence", "a comment", "comments for ever", "the role", "a blank line"],
+)
+async def test_the_first_token_timeout_is_about_content(a: Upstream, b: Upstream, items: list[Item]) -> None:
+    a.stream(*items)
+    b.stream(*answer("b"))
+
+    async with serving(yaml({"a": a.url, "b": b.url}, a="retries: 0\ntimeouts: {first_token: 300ms, idle: 5s}")) as running:
+        began = asyncio.get_running_loop().time()
+        got = await running.chat(STREAM)
+        took = asyncio.get_running_loop().time() - began
+        await a.until(lambda upstream: upstream.open == 0)
+
+    assert got.headers["x-thinkgate-chain"] == "a=first_token_timeout,b=200"
+    assert 0.25 < took < 1.0
+    assert len(a.disconnected) == 1
+
+
+async def test_a_target_has_its_own_first_token_timeout(a: Upstream, b: Upstream) -> None:
+    a.stream(HANG)
+    b.stream(*answer("b"))
+    config = yaml({"a": a.url, "b": b.url}).replace("- a/a-model", "- {target: a/a-model, first_token: 200ms}")
+
+    async with serving(config) as running:
+        assert text(await running.events()) == "b"
+
+
+async def test_silence_in_the_middle_ends_after_the_idle_timeout(a: Upstream, b: Upstream) -> None:
+    a.stream(role(), delta("Hel"), HANG)
+
+    async with serving(yaml({"a": a.url, "b": b.url}, a="retries: 0\ntimeouts: {first_token: 5s, idle: 200ms}")) as running:
+        began = asyncio.get_running_loop().time()
+        events = await running.events()
+
+    assert text(events) == "Hel"
+    assert error_of(events)["code"] == "stream_interrupted"
+    assert asyncio.get_running_loop().time() - began < 1.0
+    assert b.requests == []
+
+
+async def test_the_chains_deadline_ends_the_wait_for_first_content(a: Upstream, b: Upstream) -> None:
+    a.stream(HANG)
+    b.stream(*answer("b"))
+
+    async with serving(yaml({"a": a.url, "b": b.url}, model="deadline: 300ms")) as running:
+        began = asyncio.get_running_loop().time()
+        got = await running.chat(STREAM)
+
+    assert got.status_code == 504
+    assert asyncio.get_running_loop().time() - began < 1.0
+    attempts = got.json()["error"]["attempts"]
+    assert [(attempt["provider"], "skipped" in attempt) for attempt in attempts] == [("a", False), ("b", True)]
+    assert b.requests == []
+
+
+async def test_what_follows_done_is_not_sent_on(a: Upstream) -> None:
+    a.stream(*answer("x"), delta("more"), BOOM)
+
+    async with serving(yaml({"a": a.url})) as running:
+        events = await running.events()
+
+    assert (text(events), events[-1], events.count(DONE)) == ("x", DONE, 1)
+
+
+async def test_usage_that_never_comes_does_not_hold_up_the_end(a: Upstream) -> None:
+    a.stream(role(), delta("x"), finish(), HANG)
+
+    async with serving(yaml({"a": a.url})) as running:
+        began = asyncio.get_running_loop().time()
+        events = await running.events()
+
+    assert events[-1] == DONE
+    assert asyncio.get_running_loop().time() - began < 4
+
+
+async def test_a_content_filter_finish_is_an_answer(a: Upstream, b: Upstream) -> None:
+    a.stream(role(), finish("content_filter"), DONE).reply(completion(None, finish="content_filter"))
+
+    async with serving(yaml({"a": a.url, "b": b.url})) as running:
+        events = await running.events()
+        plain = await running.chat(CHAT)
+
+    assert finishes(events) == ["content_filter"]
+    assert plain.json()["choices"][0]["finish_reason"] == "content_filter"
+    assert b.requests == []
+
+
+async def test_the_error_event_is_one_line_of_json(a: Upstream) -> None:
+    a.stream(role(), delta("x"), 0.03, {"error": {"message": "line one\nline two", "type": "server_error"}})
+
+    async with serving(yaml({"a": a.url})) as running:
+        raw = (await running.chat(STREAM)).text
+
+    last = raw.rstrip("\n").split("\n\n")[-1]
+    assert last.startswith("data: ")
+    assert "\n" not in last
+    assert "line one" in json.loads(last[6:])["error"]["message"]
