@@ -30,7 +30,7 @@ from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
 from gateway.routing import Health, Router
 from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
-from gateway.upstream import Local, Mock, Provider, Transport, check_mock, choose, local_is_installed
+from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_mock, choose, local_is_installed
 
 log = logging.getLogger("thinkgate")
 
@@ -52,6 +52,7 @@ class Gateway:
         self._connect = connect or Connections().get
         self._telemetry = telemetry or Telemetry()
         self._health = Health()
+        self._memory = Memory()
         self._fault: str | None = None
         self.config = read()
         self.state = self._build(self.config)
@@ -86,7 +87,7 @@ class Gateway:
     def _build(self, conf: config.Config) -> api.State:
         loader = Loader([conf.adapters_dir, builtin_folder()], conf.hook_budget)
         hide = partial(redact, secrets=secrets_of(conf))
-        providers = build_providers(conf, loader, self._connect, hide)
+        providers = build_providers(conf, loader, self._connect, hide, self._memory)
         server = conf.server
         router = Router(conf.models, providers, self._health, self._telemetry, windows(conf))
         return api.State(
@@ -142,7 +143,7 @@ class Connections:
         return self._made[key]
 
 
-def build_providers(conf: config.Config, loader: Loader, connect: Connect, hide: Callable[[str], str]) -> dict[str, Provider]:
+def build_providers(conf: config.Config, loader: Loader, connect: Connect, hide: Callable[[str], str], memory: Memory) -> dict[str, Provider]:
     """All providers of a config. ConfigError with every fault that only the adapters know."""
     faults: list[Fault] = []
     providers = {}
@@ -165,7 +166,7 @@ def build_providers(conf: config.Config, loader: Loader, connect: Connect, hide:
         except ValueError as error:  # a certificate or a proxy that cannot be used
             faults.append(conf.fault(f"providers.{name}.http", str(error)))
             continue
-        providers[name] = Provider(settings, loader, adapter_name, transport, hide)
+        providers[name] = Provider(settings, loader, adapter_name, transport, hide, memory)
     for model in conf.models.values():
         for index, target in enumerate(model.chain):
             if target.options and target.provider in providers:
@@ -238,7 +239,7 @@ def load(file: str | Path | None, env: Mapping[str, str] = os.environ) -> config
 def check(conf: config.Config) -> None:
     """Everything that a start would check, without starting. ConfigError with all faults."""
     loader = Loader([conf.adapters_dir, builtin_folder()], conf.hook_budget)
-    build_providers(conf, loader, Connections().get, lambda text: text)
+    build_providers(conf, loader, Connections().get, lambda text: text, Memory())
 
 
 def from_environment() -> ASGIApp:

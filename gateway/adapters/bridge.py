@@ -24,21 +24,44 @@ _MANY = 500  # fields of at most _LONG characters that surely fit: budget.lua ke
 _MIN, _MAX = -(2**63), 2**63 - 1
 
 
+_NOBODY = Context()
+
+
 class Document:
     """The values that one call of a hook can see."""
 
     __slots__ = ("ctx", "nodes", "roots")
 
     def __init__(self) -> None:
-        self.nodes: list[Any] = [None]
-        self.roots: list[tuple[str, Any]] = []
-        self.ctx = Context()
+        self.begin(_NOBODY)
 
     def begin(self, ctx: Context) -> None:
         """Forget the last call's values."""
-        self.nodes = [None]
-        self.roots = []
+        self.nodes: list[Any] = [None]
+        self.roots: list[tuple[str, Any]] = []
         self.ctx = ctx
+
+    def end(self) -> None:
+        """Let go of the call's values."""
+        self.begin(_NOBODY)
+
+    def grown(self, changes: Sequence[Any], limit: int) -> bool:
+        """Whether `ctx.state` holds more than `limit` bytes, which it then no longer does.
+
+        It is weighed only when half of that was written since the last time, so that a long
+        stream whose chunks touch the state pays next to nothing.
+        """
+        state = self.ctx.state
+        if not any(root is state for _, root in self.roots):
+            return False
+        self.ctx.held += sum(len(value) if type(value) is str else 8 for value in changes[3::4])
+        if self.ctx.held <= limit // 2:
+            return False
+        self.ctx.held = 0
+        if _weigh(state)[1] <= limit:
+            return False
+        state.clear()
+        return True
 
     def root(self, name: str, value: Any) -> int:
         """Make a value visible; gives its mark. Scalars are not kept."""

@@ -68,11 +68,27 @@ class Context:
     `thinking` is the wish that holds here ("auto", "off", "on" or a level), `options` the
     provider's options over the adapter's defaults, `state` a place of the attempt's own.
     `notes` collects the entries for `x-thinkgate-transforms`; `source` names the file whose
-    hook runs; `seconds` is the time spent in hooks. A hook sets `force_stream` to have the
+    hook runs; `seconds` is the time spent in hooks; `held` counts the text that Lua hooks put
+    into `state` since it was last weighed. A hook sets `force_stream` to have the
     upstream asked for a stream whose chunks become the plain answer.
     """
 
-    __slots__ = ("attempt", "dialect", "endpoint", "force_stream", "model", "notes", "options", "provider", "seconds", "source", "state", "stream", "thinking")
+    __slots__ = (
+        "attempt",
+        "dialect",
+        "endpoint",
+        "force_stream",
+        "held",
+        "model",
+        "notes",
+        "options",
+        "provider",
+        "seconds",
+        "source",
+        "state",
+        "stream",
+        "thinking",
+    )
 
     def __init__(
         self,
@@ -100,6 +116,7 @@ class Context:
         self.force_stream = False
         self.source = ""
         self.seconds = 0.0
+        self.held = 0
 
     def note(self, text: str) -> None:
         """Add one entry to `x-thinkgate-transforms`, once."""

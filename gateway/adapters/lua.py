@@ -14,7 +14,7 @@ real globals too, `debug` among them: lupa looks there for a traceback at every 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -165,7 +165,10 @@ class _State:
         for at, value in enumerate(args):
             mark = document.root(labels[at] if at < len(labels) else "", value)
             pushed += (mark, None if mark else value)
-        return self._finish(self._run, hook, len(args), *pushed)
+        try:
+            return self._finish(self._run, hook, len(args), *pushed)
+        finally:
+            document.end()
 
     def _finish(self, function: Callable[..., Any], *args: Any) -> Any:
         """Run, carry out the changes, and give the result."""
@@ -177,20 +180,23 @@ class _State:
         if results[0] is not True:
             _, how, message = results
             raise _Failed(message, fatal=how == "spent" or "stack overflow" in message or "error handling" in message, skip=message if how == "skip" else None)
-        try:
-            self._apply(results)
-        except RecursionError:
-            raise _Failed("a value is nested too deeply") from None
+        if len(results) > 3:
+            self._apply(results[3], results[4:])
         return self._document.nodes[results[2]] if results[1] == 1 else results[2]
 
-    def _apply(self, results: tuple[Any, ...]) -> None:
-        more, changes = (results[3], results[4:]) if len(results) > 3 else (None, ())
-        while changes:
-            fault = self._document.change(changes)
+    def _apply(self, more: int | None, changes: Sequence[Any]) -> None:
+        document, limit = self._document, self._budget[2]
+        while True:
+            try:
+                fault = document.change(changes)
+            except RecursionError:
+                fault = "a value is nested too deeply"
+            if fault is None and document.grown(changes, limit):
+                fault = f"ctx.state holds more than {limit / 1048576:g} MiB"
             if fault:
                 raise _Failed(fault)
             if more is None:
-                break
+                return
             more, *changes = self._changes(more)
 
     def _broken(self, error: Exception) -> NoReturn:

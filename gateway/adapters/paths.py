@@ -14,6 +14,14 @@ def parse(text: str) -> Path:
     return tuple(text.split("."))
 
 
+def get(body: Json, path: Path) -> Any:
+    """The value at a path; None where there is none."""
+    at: Any = body
+    for key in path:
+        at = at.get(key) if type(at) is dict else None
+    return at
+
+
 def put(body: Json, path: Path, value: Any) -> bool:
     """Set a value, making objects on the way; False if it was there already.
 
@@ -34,10 +42,13 @@ def put(body: Json, path: Path, value: Any) -> bool:
 
 
 def remove(body: Json, path: Path) -> bool:
-    """Take a value out, and the objects around it that it leaves empty; False if there was none."""
+    """Take a value out, and the objects around it that it leaves empty; False if there was none. Of a list: out of each of its objects."""
     if len(path) == 1:
         return body.pop(path[0], _NOTHING) is not _NOTHING
     inner = body.get(path[0])
+    if type(inner) is list:
+        rest = path[1:]
+        return any([remove(item, rest) for item in inner if type(item) is dict])
     if type(inner) is not dict or not remove(inner, path[1:]):
         return False
     if not inner:

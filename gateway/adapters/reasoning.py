@@ -29,21 +29,25 @@ class Echo(NamedTuple):
     stripped: int = 0
 
 
-def echo(messages: list[Any], roles: list[Any], which: str, field: str, placeholder: str | None, has_tools: bool) -> Echo:
+def echo(messages: list[Any], roles: list[Any], which: str, field: str, placeholder: str | None, has_tools: bool, fills: str = "with_tools") -> Echo:
     """Bring every assistant turn into the form that the provider wants; `messages` is edited.
 
     which        none | tool_turns | with_tools | all, see COMMON_OPTIONS
     placeholder  what a turn without reasoning gets; None: nothing. `all` without tools in
-                 the request keeps what is there and fills nothing, as no provider asks for it then.
+                 the request keeps what is there and fills nothing, as most providers do not ask for it then
+    fills        with_tools | tool_turns, see COMMON_OPTIONS
     """
     turns = [message for message, role in zip(messages, roles, strict=True) if role == "assistant"]
     if which == "none" or (which == "with_tools" and not has_tools):
         return Echo(stripped=sum([strip(turn) for turn in turns if not _plain(turn) or type(turn.get("content")) is list]))
-    if which == "all" and not has_tools:
+    if which == "all" and fills == "with_tools" and not has_tools:
         placeholder = None
-    only_tool_turns, plain = which == "tool_turns", _plain
+    only_tool_turns, plain, filler = which == "tool_turns", _plain, placeholder
+    fills_some = fills == "tool_turns" and placeholder is not None
     backfilled = moved = stripped = 0
     for turn in turns:
+        if fills_some:
+            placeholder = filler if turn.get("tool_calls") or turn.get("function_call") else None
         if only_tool_turns and not (turn.get("tool_calls") or turn.get("function_call")):
             stripped += strip(turn)
         elif plain(turn) and not (type(turn.get("content")) is list and _has_parts(turn)):

@@ -14,6 +14,7 @@ from gateway.adapters import paths
 from gateway.adapters.reasoning import strip
 from gateway.adapters.roles import rename_instructions, renormalise, roles_of, short_ids
 from gateway.adapters.settings import Settings
+from gateway.adapters.signatures import replace_signatures
 from gateway.adapters.thinking import LEVELS
 from gateway.chat import Json
 
@@ -67,6 +68,14 @@ def _strip_reasoning(body: Json, options: Settings, ctx: Context) -> str | None:
         stripped += len(items) - len(rest)
         body["input"] = rest
     return f"stripped={stripped}" if stripped else None
+
+
+def _signature(body: Json, options: Settings, ctx: Context) -> str | None:
+    messages, stand_in = body.get("messages"), options["thought_signature"]
+    if stand_in is None or not isinstance(messages, list):
+        return _strip_reasoning(body, options, ctx)
+    replaced = replace_signatures(messages, roles_of(messages), stand_in)
+    return f"replaced={replaced}" if replaced else None
 
 
 def _tool_choice(body: Json, options: Settings, ctx: Context) -> str | None:
@@ -208,7 +217,7 @@ def _said(ctx: Context) -> str:
 _REPAIRS: Mapping[str, Callable[[Json, Settings, Context], str | None]] = {
     "reasoning_missing": _reasoning_missing,
     "reasoning_unsupported": _strip_reasoning,
-    "signature": _strip_reasoning,
+    "signature": _signature,
     "tool_choice_thinking": _tool_choice,
     "tools_effort": _tools_effort,
     "thinking_mode": _thinking_mode,

@@ -13,7 +13,9 @@ from gateway.adapters.reasoning import echo
 from gateway.adapters.repairs import repair
 from gateway.adapters.roles import rename_instructions, roles_of
 from gateway.adapters.settings import COMMON_OPTIONS, Option, Settings, faults, settings
+from gateway.adapters.signatures import sign_steps
 from gateway.adapters.thinking import read_wish
+from gateway.adapters.tools import drop_tools, fit_schemas, narrow_choice, repair_arguments
 from gateway.chat import Json
 
 if TYPE_CHECKING:
@@ -23,8 +25,6 @@ __all__ = ["COMMON_OPTIONS", "Option", "Settings", "after_hooks", "before_hooks"
 
 _GENERATING = frozenset(("chat", "responses", "messages", "completions"))
 """Endpoints whose model may think; nothing but fields is dropped or renamed on the others."""
-
-_OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 
 
 def before_hooks(body: Json, adapter: Adapter, options: Settings, ctx: Context) -> Json:
@@ -75,21 +75,43 @@ def is_forced(choice: Any) -> bool:
 def _chat(body: Json, name: str, options: Settings, ctx: Context) -> None:
     if body.get("tools") == []:
         _drop_empty_tools(body, name, ctx)
+    if options["tool_choices"] and "tool_choice" in body:
+        _narrow_choice(body, name, options, ctx)
     _thinking(body, name, options, ctx)
     messages = body.get("messages")
     if type(messages) is list:
         _messages(messages, bool(body.get("tools")), name, options, ctx)
+    if options["tool_schema"] is not None and (fitted := fit_schemas(body.get("tools"), options["tool_schema"])):
+        ctx.note(f"{name}.tool_schema={fitted}")
     if options["max_tokens_field"] is not None:
         _max_tokens(body, options["max_tokens_field"], name, ctx)
+    _numbers_and_defaults(body, name, options, ctx)
     if (ctx.stream or ctx.force_stream) and options["include_usage"]:
         _include_usage(body, name, ctx)
 
 
 def _drop_empty_tools(body: Json, name: str, ctx: Context) -> None:
     """`tools: []` means no tools, but most providers refuse it, and tool_choice without tools."""
-    for key in _OF_TOOLS:
-        body.pop(key, None)
+    drop_tools(body)
     ctx.note(f"{name}.empty_tools")
+
+
+def _narrow_choice(body: Json, name: str, options: Settings, ctx: Context) -> None:
+    became = narrow_choice(body, options["tool_choices"])
+    if became is not None:
+        ctx.note(f"{name}.{became}")
+
+
+def _numbers_and_defaults(body: Json, name: str, options: Settings, ctx: Context) -> None:
+    for param, low, high in options.clamp:
+        value = body.get(param)
+        if isinstance(value, int | float) and not isinstance(value, bool) and not low <= value <= high:
+            body[param] = low if value < low else high
+            ctx.note(f"{name}.clamp={param}")
+    for param, value in options.defaults:
+        if param not in body:
+            body[param] = paths.copied(value)
+            ctx.note(f"{name}.default={param}")
 
 
 def _thinking(body: Json, name: str, options: Settings, ctx: Context) -> None:
@@ -123,9 +145,8 @@ def _say_wish(body: Json, name: str, options: Settings, ctx: Context) -> bool:
     if wish != "auto" and rule.write(body, wish):
         ctx.note(f"{name}.thinking={rule.wordings[wish].label}")
     for param in rule.refuses if thinks else ():
-        if param in body:
-            del body[param]
-            ctx.note(f"{name}.drop={param}")
+        if paths.remove(body, param):
+            ctx.note(f"{name}.drop={'.'.join(param)}")
     return thinks
 
 
@@ -143,17 +164,24 @@ def _release_tool_choice(body: Json, name: str, ctx: Context) -> None:
     """A forced choice becomes auto; the model may still call the tool."""
     choice = body["tool_choice"]
     if is_forced(choice):
-        body["tool_choice"] = {"type": "auto"} if ctx.dialect == "messages" else "auto"
+        alone = {"disable_parallel_tool_use": True} if isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True else {}
+        body["tool_choice"] = {"type": "auto", **alone} if ctx.dialect == "messages" else "auto"
         ctx.note(f"{name}.tool_choice=auto")
 
 
 def _messages(messages: list[Any], has_tools: bool, name: str, options: Settings, ctx: Context) -> None:
     which, role = options["reasoning_echo"], options["system_role"]
-    if which is None and role is None:
+    if options["repair_arguments"] and (repaired := repair_arguments(messages)):
+        ctx.note(f"{name}.repair_arguments={repaired}")
+    stand_in = options["thought_signature"]
+    if which is None and role is None and stand_in is None:
         return
     roles = roles_of(messages)
+    if stand_in is not None and "assistant" in roles and (signed := sign_steps(messages, roles, stand_in)):
+        ctx.note(f"{name}.thought_signature={signed}")
     if which is not None and "assistant" in roles:
-        backfilled, moved, stripped = echo(messages, roles, which, options["reasoning_field"], options["reasoning_placeholder"], has_tools)
+        field, placeholder, fills = options["reasoning_field"], options["reasoning_placeholder"], options["reasoning_fills"]
+        backfilled, moved, stripped = echo(messages, roles, which, field, placeholder, has_tools, fills)
         if backfilled:
             ctx.note(f"{name}.reasoning_backfill={backfilled}")
         if moved:
@@ -176,6 +204,10 @@ def _include_usage(body: Json, name: str, ctx: Context) -> None:
 
 
 def _max_tokens(body: Json, wanted: str, name: str, ctx: Context) -> None:
+    if wanted == "either":
+        if "max_completion_tokens" in body and body.pop("max_tokens", None) is not None:
+            ctx.note(f"{name}.drop=max_tokens")
+        return
     other = "max_completion_tokens" if wanted == "max_tokens" else "max_tokens"
     if other in body:
         value = body.pop(other)

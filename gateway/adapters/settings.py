@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from gateway.adapters import thinking_rule
+from gateway.adapters.hooks import thaw
 from gateway.adapters.paths import Path, parse
 from gateway.adapters.thinking_rule import ThinkingRule, compile_rule
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: `kind` is choice, switch, text, names or renames; `values` are a choice's; None where None is allowed."""
+    """One option: `kind` is choice, switch, text, names, renames, values or ranges; `values` are a choice's, or the names known; None where None is allowed."""
 
     kind: str
     values: tuple[Any, ...]
@@ -56,9 +57,19 @@ class Option:
             return "must be a text or null"
         if self.kind == "names" and not (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)):
             return "must be a list of names"
+        if self.kind == "names" and self.values and not set(value) <= set(self.values):
+            return f"must be some of {', '.join(self.values)}"
         if self.kind == "renames" and not (isinstance(value, Mapping) and all(isinstance(name, str) for pair in value.items() for name in pair)):
             return "must map names to names"
+        if self.kind == "values" and not (isinstance(value, Mapping) and all(isinstance(name, str) for name in value)):
+            return "must map names to values"
+        if self.kind == "ranges" and not (isinstance(value, Mapping) and all(isinstance(name, str) and _is_range(pair) for name, pair in value.items())):
+            return "must map names to pairs of numbers, the least and the most"
         return None
+
+
+def _is_range(pair: Any) -> bool:
+    return isinstance(pair, list | tuple) and len(pair) == 2 and all(type(end) in (int, float) for end in pair) and pair[0] <= pair[1]
 
 
 def _word(value: Any) -> str:
@@ -79,13 +90,35 @@ COMMON_OPTIONS: Mapping[str, Option] = {
         "the field of an assistant turn that carries it",
     ),
     "reasoning_placeholder": Option("text", (), None, "what a turn carries that must carry reasoning and has none; null: nothing"),
+    "reasoning_fills": Option(
+        "choice",
+        ("with_tools", "tool_turns"),
+        "with_tools",
+        "which turns get the placeholder: every turn that is echoed, if the request has tools; those that called tools, in any request",
+    ),
     "reasoning_memory": Option("switch", (), False, "give back the reasoning that the client lost, by tool-call id"),
     "think_tags": Option("choice", ("off", "on", "start_inside"), "off", "split <think> out of the content of answers; start_inside: answers begin in it"),
     "hoist_extra_body": Option("switch", (), False, "move the fields of a literal extra_body to the top, where a field of the same name wins"),
-    "drop_params": Option("names", (), (), "fields that are never sent"),
+    "drop_params": Option("names", (), (), "fields that are never sent; a path goes through lists: tools.function.strict"),
     "rename_params": Option("renames", (), {}, "field -> the name that the provider knows it by"),
+    "default_params": Option("values", (), {}, "field -> what is sent where the client says nothing"),
+    "clamp_params": Option("ranges", (), {}, "field -> the least and the most that the provider takes; a number outside becomes the nearest"),
     "max_tokens_field": Option(
-        "choice", (None, "max_tokens", "max_completion_tokens"), None, "which of the two names the provider knows; null: as the client sent it"
+        "choice",
+        (None, "max_tokens", "max_completion_tokens", "either"),
+        None,
+        "which of the two names the provider knows; either: any, but max_tokens goes where both are there; null: as the client sent it",
+    ),
+    "tool_choices": Option(
+        "names",
+        ("auto", "none", "required", "named"),
+        (),
+        "the kinds of tool_choice that it takes; another gives way: named to required with that tool alone, required to auto, none to no tools; []: all",
+    ),
+    "tool_schema": Option("choice", (None, "filled", "moonshot"), None, "what the parameters of tools must be: there at all; Moonshot's subset of JSON Schema"),
+    "repair_arguments": Option("switch", (), False, "make the arguments of calls in the history JSON objects where they are not"),
+    "thought_signature": Option(
+        "text", (), None, "what stands in for Google's signature on a step of the current turn whose signature is lost, and for one that was refused; null: nothing"
     ),
     "system_role": Option(
         "choice",
@@ -106,12 +139,14 @@ COMMON_OPTIONS: Mapping[str, Option] = {
 class Settings(dict[str, Any]):
     """The options of one target, and the rules that they make. What hooks see as `ctx.options`."""
 
-    __slots__ = ("drop", "name", "rename", "thinking")
+    __slots__ = ("clamp", "defaults", "drop", "name", "rename", "thinking")
 
     def __init__(self, name: str, values: Mapping[str, Any], rule: ThinkingRule | None) -> None:
         super().__init__(values)
         self.name = name
         self.thinking = rule
+        self.defaults: tuple[tuple[str, Any], ...] = tuple((name, thaw(value)) for name, value in values["default_params"].items())
+        self.clamp: tuple[tuple[str, float, float], ...] = tuple((name, low, high) for name, (low, high) in values["clamp_params"].items())
         self.drop: tuple[Path, ...] = tuple(parse(text) for text in values["drop_params"])
         self.rename: tuple[tuple[Path, Path], ...] = tuple((parse(old), parse(new)) for old, new in values["rename_params"].items())
 

@@ -62,6 +62,11 @@ class Answer:
         """Names of the tools that were called."""
         return list(self._source.tools) if self._source is not None else []
 
+    @property
+    def turn(self) -> Json | None:
+        """The assistant's turn as it must be remembered; None where nothing is to be."""
+        return self._source.turn if self._source is not None and self.over else None
+
     def take(self, data: bytes | None) -> list[Chunk]:
         """The chunks that the client gets now; None: the body is at its end.
 

@@ -25,6 +25,7 @@ from gateway.dialects import dialect
 from gateway.errors import AdapterError, StreamCut, UpstreamError
 from gateway.upstream.answer import Answer
 from gateway.upstream.prepared import INSIDE, PATHS, Prepared
+from gateway.upstream.reasoning import Memory
 from gateway.upstream.transport import Exchange, Headers, Transport, TransportError, Url
 
 FIRST_TOKEN = 60.0
@@ -48,13 +49,16 @@ class NothingToRepair(Exception):
 class Provider:
     """One configured provider. `redact` takes every secret out of a text before anybody sees it."""
 
-    def __init__(self, conf: config.Provider, loader: Loader, adapter: str, transport: Transport, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self, conf: config.Provider, loader: Loader, adapter: str, transport: Transport, redact: Callable[[str], str], memory: Memory | None = None
+    ) -> None:
         self.settings = conf
         self.name = conf.name
         self._loader = loader
         self._adapter_name = adapter
         self._transport = transport
         self._redact = redact
+        self._memory = memory if memory is not None else Memory()
         self._extras = conf.hooks
         self._files: tuple[Adapter, ...] = ()
         self._hooks = Hooks(loader.get(adapter))
@@ -110,11 +114,13 @@ class Provider:
             finally:
                 record.usage = answer.usage or record.usage
                 record.tools.extend(answer.tools)
+            if answer.turn is not None:
+                self._memory.keep(record.tenant, self.name, target.model, answer.turn)
             await self._drain(exchange, clock)
         except TransportError as error:
             raise self._broken(error, clock, time.perf_counter() - began, answer is not None and answer.begun) from None
         except UpstreamError as error:
-            error.message = self._redact(error.message)
+            error.message = self._quoted(error.message)
             raise
         finally:
             record.upstream_seconds += time.perf_counter() - began
@@ -138,7 +144,7 @@ class Provider:
         body["model"] = target.model
         if request.dialect != "chat" or spoken != "chat":
             client = request.body.fresh()
-            body = translated(body, request.dialect, spoken)
+        body = self._turned(body, request, spoken, options, context)
         body = apply.prepare(body, hooks, options, context)
         if request.repair is not None:
             context.state["error"] = request.repair.error
@@ -151,6 +157,19 @@ class Provider:
         headers = self._headers(adapter, request.record.id, forwarded, bool(body.get("stream")), special)
         url = self._url(adapter, PATHS.get(spoken, ""), special)
         return Prepared(url, headers, body, hooks, context, options, request.dialect, client, include_usage, request.empty_ok)
+
+    def _turned(self, body: Json, request: Request, spoken: str, options: Settings, context: Context) -> Json:
+        """The request in the provider's dialect, with the reasoning that its client lost; chat is the pivot."""
+        if request.dialect == spoken != "chat":
+            return body
+        if request.dialect != "chat":
+            body = dialect(request.dialect).request_to_chat(body)
+        messages = body.get("messages")
+        if options["reasoning_memory"] and isinstance(messages, list):
+            restored = self._memory.restore(request.record.tenant, self.name, context.model, messages)
+            if restored:
+                context.note(f"{options.name}.reasoning_restored={restored}")
+        return body if spoken == "chat" else dialect(spoken).request_from_chat(body)
 
     def _current(self, target: config.Target) -> tuple[Hooks, Settings]:
         """Hooks and options for a target; made again only when a file changed."""
@@ -242,7 +261,7 @@ class Provider:
     def _cut(self, error: TransportError | UpstreamError, clock: Clock, answer: Answer) -> StreamCut:
         """The failure of a stream that the client has begun to read, with the events that tell it so."""
         if isinstance(error, UpstreamError):
-            cut = StreamCut(error.kind, self._redact(error.message), upstream_status=error.upstream_status, retry_after=error.retry_after, error=error.error)
+            cut = StreamCut(error.kind, self._quoted(error.message), upstream_status=error.upstream_status, retry_after=error.retry_after, error=error.error)
         elif error.kind == "timeout":
             why = "the whole answer took too long" if clock.loop.time() >= clock.total else f"nothing came for {clock.idle:g} s"
             cut = StreamCut("timeout", f"the answer of {self.name} broke off: {why}")
@@ -250,6 +269,10 @@ class Provider:
             cut = StreamCut("protocol", f"the answer of {self.name} broke off: {self._redact(str(error))}")
         cut.events = answer.fail(cut.body())
         return cut
+
+    def _quoted(self, text: str) -> str:
+        """A provider's words on one line, without secrets (these go first: half of one would not be known), and not endless."""
+        return failures.quote(self._redact(" ".join(text.split())), ())
 
     @staticmethod
     def _keep_headers(request: Request, exchange: Exchange) -> None:
@@ -270,16 +293,6 @@ class Clock:
     total: float
     idle: float
     first_is_ours: bool
-
-
-def translated(body: Json, client: str, provider: str) -> Json:
-    """A request in the dialect that the provider is spoken to in; chat is the pivot."""
-    if client != provider:
-        if client != "chat":
-            body = dialect(client).request_to_chat(body)
-        if provider != "chat":
-            body = dialect(provider).request_from_chat(body)
-    return body
 
 
 def _asks_for_usage(body: Json) -> bool:

@@ -11,13 +11,14 @@ from typing import Any
 
 from gateway import failures
 from gateway.adapters import think_tags
-from gateway.chat import Chunk, Json, dumps, loads
+from gateway.chat import Accumulator, Chunk, Json, dumps, loads
 from gateway.dialects import Native, Reader, chat, dialect
 from gateway.errors import UpstreamError
 from gateway.sse import Event, Events, Lines
 from gateway.upstream.prepared import Prepared
 
 _BODY = 256 * 1024 * 1024
+_REMEMBERED = frozenset(("tool_calls", "reasoning_content", "reasoning_details", "thinking_blocks"))
 
 
 class ChatEvents:
@@ -35,6 +36,7 @@ class ChatEvents:
         self._tags = think_tags.ThinkTags(mode) if mode != "off" else None
         self._hooked = prepared.hooks.has("transform_chunk")
         self._direct = self._reader is None and self._tags is None and not self._hooked
+        self._turn: Accumulator | None = Accumulator() if prepared.options["reasoning_memory"] else None
         self.healer = chat.ChatStream(context.model, include_usage=include_usage, excludes_reasoning=prepared.options["completion_excludes_reasoning"])
 
     @property
@@ -61,6 +63,12 @@ class ChatEvents:
     def tools(self) -> list[str]:
         return self.healer.tools
 
+    @property
+    def turn(self) -> Json | None:
+        """What must be remembered of the assistant's turn: its calls and its reasoning."""
+        choices = self._turn.completion()["choices"] if self._turn is not None else []
+        return choices[0]["message"] if choices else None
+
     def feed(self, data: bytes) -> list[Chunk]:
         out: list[Chunk] = []
         try:
@@ -68,7 +76,17 @@ class ChatEvents:
                 out += self.healer.feed(event.data, event.name) if self._direct else self._event(event)
         except UpstreamError as error:
             self.error = error
+        if self._turn is not None:
+            self._note(self._turn, out)
         return out
+
+    @staticmethod
+    def _note(turn: Accumulator, chunks: list[Chunk]) -> None:
+        for chunk in chunks:
+            for choice in chunk.json().get("choices") or ():
+                delta = choice.get("delta") or {}
+                if not choice.get("index") and not _REMEMBERED.isdisjoint(delta):
+                    turn.add({"choices": [{"index": 0, "delta": {name: value for name, value in delta.items() if name in _REMEMBERED}}]})
 
     def close(self) -> list[Chunk]:
         out: list[Chunk] = []
@@ -82,7 +100,10 @@ class ChatEvents:
         if self._tags is not None:
             for value in self._tags.finish():
                 out += self.healer.chunk(value)
-        return out + self.healer.finish()
+        out += self.healer.finish()
+        if self._turn is not None:
+            self._note(self._turn, out)
+        return out
 
     def _event(self, event: Event) -> list[Chunk]:
         data = [event.data]
@@ -109,6 +130,7 @@ class NativeEvents:
     """An event stream that goes on as it came, watched."""
 
     tools: tuple[str, ...] = ()
+    turn: Json | None = None
     error: UpstreamError | None = None
 
     def __init__(self, prepared: Prepared, events: Events | Lines) -> None:
@@ -178,6 +200,7 @@ class PlainBody:
         self._size = 0
         self.usage: Json | None = None
         self.tools: list[str] = []
+        self.turn: Json | None = None
         self.empty = False
         self.text = b""
         self.value: Json = {}
@@ -223,6 +246,7 @@ class PlainBody:
         usage = value.get("usage")
         self.usage = usage if isinstance(usage, dict) else None
         self.tools = chat.called_tools(value)
+        self.turn = value["choices"][0]["message"] if self._prepared.options["reasoning_memory"] else None
         self.empty = chat.completion_is_empty(value)
         return value, changed or split or healed
 

@@ -300,6 +300,18 @@ def test_what_a_native_answer_lacks_is_filled_in():
     assert (whole["id"], whole["output"], whole["tools"], whole["temperature"], whole["x"]) == ("resp_1", [], [TOOL], 1.0, 1)
 
 
+def test_the_counts_that_sdks_require_are_filled_in():
+    usage = {"input_tokens": 36, "output_tokens": 15, "total_tokens": 51, "input_tokens_details": {"cached_tokens": 35}, "extra": 1}
+
+    whole = valid(responses.heal_answer({"id": "r", "model": "m", "output": [], "usage": usage}, {}))
+
+    assert whole["usage"] == {
+        **usage,
+        "input_tokens_details": {"cached_tokens": 35, "cache_write_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    }
+
+
 def test_errors_are_openais():
     error = {"message": "no", "type": "t", "param": None, "code": "c"}
 

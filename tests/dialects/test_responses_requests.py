@@ -132,7 +132,7 @@ def test_every_field_that_chat_has_a_word_for_is_carried():
     assert chat == {
         "model": "m",
         "messages": [{"role": "system", "content": "be nice"}, {"role": "user", "content": "hi"}],
-        "max_completion_tokens": 9,
+        "max_tokens": 9,
         "response_format": {"type": "json_schema", "json_schema": {"name": "P", "schema": schema, "strict": True}},
         "verbosity": "low",
         "reasoning_effort": "high",

@@ -552,7 +552,7 @@ def test_content_is_seen_where_it_begins_and_not_before():
 
     seen = watch(responses.Native(), events)
 
-    assert [event["type"] for event, content in zip(events, seen, strict=True) if content][0] == "response.reasoning_summary_text.delta"
+    assert next(event["type"] for event, content in zip(events, seen, strict=True) if content) == "response.reasoning_summary_text.delta"
     assert not any(seen[:3])
 
 

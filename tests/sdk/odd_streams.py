@@ -60,7 +60,7 @@ TEXTS: dict[str, list[Item]] = {
     "a byte order mark": [b"\xef\xbb\xbf", *_HELLO],
     "one byte at a time": [bytes([byte]) for byte in _bytes(*_HELLO)],
     "an event over several lines": [
-        _bytes(role()),
+        role(),
         b"data: " + json.dumps(delta("Hello"), indent=1).replace("\n", "\ndata: ").encode() + b"\n\n",
         finish(),
         "[DONE]",

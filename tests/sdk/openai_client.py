@@ -23,7 +23,7 @@ class Weather(BaseModel):
     city: str
 
 
-WEATHER_TOOL: dict[str, Any] = {
+WEATHER_TOOL: Any = {
     "type": "function",
     "function": {
         "name": "get_weather",

@@ -40,10 +40,10 @@ class TestAnswers:
         async with serving(over(a)) as running:
             chunks = await node(running, "stream", body={"stream_options": {"include_usage": True}})
 
-        deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
-        assert "".join(delta.get("content") or "" for delta in deltas) == "Hello"
-        assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "so"
-        assert [chunk["usage"]["total_tokens"] for chunk in chunks if chunk.get("usage")] == [8]
+        deltas = [choice["delta"] for one in chunks for choice in one["choices"]]
+        assert "".join(part.get("content") or "" for part in deltas) == "Hello"
+        assert "".join(part.get("reasoning_content") or "" for part in deltas) == "so"
+        assert [one["usage"]["total_tokens"] for one in chunks if one.get("usage")] == [8]
 
     async def test_two_choices_stream(self, a: Upstream, node: Node) -> None:
         a.stream(role(), role(index=1), delta("one"), delta("two", index=1), finish(), finish(index=1), "[DONE]")
@@ -52,7 +52,7 @@ class TestAnswers:
             chunks = await node(running, "stream", body={"n": 2})
 
         texts = {0: "", 1: ""}
-        for piece in (choice for chunk in chunks for choice in chunk["choices"]):
+        for piece in (choice for one in chunks for choice in one["choices"]):
             texts[piece["index"]] += piece["delta"].get("content") or ""
         assert texts == {0: "one", 1: "two"}
 
@@ -96,10 +96,10 @@ class TestOddStreams:
         for items in CALLS.values():
             a.stream(*items, repeat=2)
 
+        loose = {**WEATHER_TOOL, "function": {**WEATHER_TOOL["function"], "strict": False}}
+
         async with serving(over(a)) as running:
-            out = await node(
-                running, "streams", count=len(CALLS), body={"tools": [{**WEATHER_TOOL, "function": {**WEATHER_TOOL["function"], "strict": False}}]}
-            )
+            out = await node(running, "streams", count=len(CALLS), body={"tools": [loose]})
 
         for name, one in zip(CALLS, out, strict=True):
             calls = one["choice"]["message"]["tool_calls"]

@@ -18,13 +18,15 @@ def refusal(message: str, code: str | None = None, kind: str = "invalid_request_
     return {"error": {"message": message, "type": kind, "param": None, "code": code, **more}}
 
 
-async def ask(client: AsyncOpenAI, stream: bool = False) -> str:
-    """The text of an answer; a stream is read to its end."""
+async def ask(client: AsyncOpenAI, stream: bool = False, into: list[str] | None = None) -> str:
+    """The text of an answer; a stream is read to its end, its pieces go into `into`."""
     if not stream:
         said = await client.chat.completions.create(model="m", messages=HI)
         return said.choices[0].message.content or ""
-    chunks = await client.chat.completions.create(model="m", messages=HI, stream=True)
-    return "".join([choice.delta.content or "" async for chunk in chunks for choice in chunk.choices])
+    pieces = [] if into is None else into
+    async for chunk in await client.chat.completions.create(model="m", messages=HI, stream=True):
+        pieces += [choice.delta.content or "" for choice in chunk.choices]
+    return "".join(pieces)
 
 
 class TestTheCallersOwn:
@@ -46,12 +48,9 @@ class TestTheCallersOwn:
             with pytest.raises(openai.NotFoundError) as looked_up:
                 await client.models.retrieve("nothing-of-that-name")
 
-        for caught in (asked, looked_up):
-            assert (caught.value.code, caught.value.param, caught.value.request_id) == (
-                "model_not_found",
-                "model",
-                caught.value.response.headers["x-request-id"],
-            )
+        for error in (asked.value, looked_up.value):
+            assert (error.code, error.param) == ("model_not_found", "model")
+            assert error.request_id == error.response.headers["x-request-id"]
         assert (len(sent), a.requests) == (2, [])
 
     async def test_an_address_that_is_not_served_says_so(self, a: Upstream) -> None:
@@ -135,9 +134,7 @@ class TestRetries:
         ],
         ids=["no balance", "no quota", "our key is wrong", "our key may not", "no such model there"],
     )
-    async def test_what_asking_again_cannot_mend_is_one_request(
-        self, a: Upstream, status: int, body: Any, error: type[openai.APIStatusError], says: str
-    ) -> None:
+    async def test_what_asking_again_cannot_mend_is_one_request(self, a: Upstream, status: int, body: Any, error: Any, says: str) -> None:
         sent: list[str] = []
         a.reply(body, status=status)
         async with serving(over(a)) as running, openai_at(running, sent) as client:
@@ -214,8 +211,7 @@ class TestAfterTheFirstContent:
         async with serving(over(a, b)) as running, openai_at(running, sent) as client:
             got: list[str] = []
             with pytest.raises(openai.APIError, match="the answer of a broke off") as caught:
-                async for chunk in await client.chat.completions.create(model="m", messages=HI, stream=True):
-                    got += [choice.delta.content or "" for choice in chunk.choices]
+                await ask(client, stream=True, into=got)
 
         assert not isinstance(caught.value, openai.APIConnectionError | openai.APIStatusError)
         assert (caught.value.code, caught.value.type) == ("stream_interrupted", "upstream_error")

@@ -152,7 +152,16 @@ def heal_answer(body: Json, request: Json) -> Json:
     """A response as it came, with what its provider left out of the fields that SDKs require."""
     missing = {"id": mint("resp"), "object": "response", "created_at": int(time.time()), "error": None, "incomplete_details": None, "output": []}
     out = {**missing, **echo(request), **body}
-    return {key: missing[key] if value is None and key in ("id", "object", "created_at", "output") else value for key, value in out.items()}
+    out |= {key: missing[key] for key in ("id", "object", "created_at", "output") if out[key] is None}
+    if isinstance(out.get("usage"), dict):
+        out["usage"] = _whole_usage(out["usage"])
+    return out
+
+
+def _whole_usage(usage: Json) -> Json:
+    whole = usage_from_chat(usage_to_chat(usage)) or {}
+    details = {key: {**whole[key], **mapping(usage.get(key))} for key in ("input_tokens_details", "output_tokens_details")}
+    return {**whole, **usage, **details}
 
 
 def native_content(body: Json) -> bool:

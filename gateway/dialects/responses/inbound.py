@@ -41,7 +41,7 @@ def request_to_chat(body: Json) -> Json:
     out["messages"] = Conversation(body).messages
     out |= chat_tools(body)
     if body.get("max_output_tokens") is not None:
-        out["max_completion_tokens"] = body["max_output_tokens"]
+        out["max_tokens"] = body["max_output_tokens"]  # the name that most hosts know; adapters rename it for those that refuse it
     if body.get("stream") is True:
         out["stream_options"] = {"include_usage": True}
     _add_text(out, mapping(body.get("text")))

@@ -37,7 +37,7 @@ class _Item:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.sent = ""
+        self.sent: list[str] = []
         self.part: Any = None
         self.source = ""
         self.call: int | None = None
@@ -146,13 +146,13 @@ class Reader:
         # items and thoughts of their own are paragraphs, as in the plain answer
         between = "\n\n" if not found.sent and field != "refusal" and self._spoke.get(field) else ""
         self._spoke[field] = True
-        found.sent += text
+        found.sent.append(text)
         return [self._chunk({"reasoning_content" if field == "thought" else field: between + text}, logprobs=logprobs)]
 
     def _arguments(self, event: Json) -> list[Json]:
         kind = "custom_tool_call" if "custom" in str(event.get("type")) else "function_call"
         found, text = self._find(event, {}, kind), text_of(event.get("delta"))
-        found.sent += text
+        found.sent.append(text)
         return [self._more(found, text)] if text and found.call is not None else []
 
     def _more(self, found: _Item, text: str) -> Json:
@@ -181,7 +181,8 @@ class Reader:
         announced = found.call is not None
         chunks = self._open(found, item)
         whole = text_of(item.get("input")) if found.kind == "custom_tool_call" else as_arguments(item.get("arguments"))
-        rest = whole if not announced or not found.sent else whole[len(found.sent) :] if whole.startswith(found.sent) else ""
+        sent = "".join(found.sent) if announced else ""
+        rest = whole[len(sent) :] if whole.startswith(sent) else ""
         if found.call is None:
             return chunks
         return [*chunks, self._more(found, rest)] if rest else chunks

@@ -166,6 +166,8 @@ class Stored:
         return entry
 
     def _make_room(self) -> None:
+        if len(self._shelves) > self._most:  # most of them are empty: their answers were deleted, or expired
+            self._shelves = {tenant: shelf for tenant, shelf in self._shelves.items() if shelf.entries}
         while sum(shelf.size for shelf in self._shelves.values()) > self._size or sum(len(shelf.entries) for shelf in self._shelves.values()) > self._most:
             name = max(self._shelves, key=lambda tenant: self._shelves[tenant].size)
             shelf = self._shelves[name]

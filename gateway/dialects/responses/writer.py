@@ -21,14 +21,18 @@ from gateway.dialects.responses.tools import as_arguments, custom_names, free_in
 class _Thought:
     """The open reasoning item."""
 
-    __slots__ = ("carriers", "extras", "ident", "place", "text")
+    __slots__ = ("carriers", "extras", "ident", "pieces", "place")
 
     def __init__(self, place: int) -> None:
         self.ident = mint("rs")
         self.place = place
-        self.text = ""
+        self.pieces: list[str] = []
         self.carriers = Accumulator()
         self.extras: Json = {}
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
 
     def item(self) -> Json:
         message: Json = next((choice["message"] for choice in self.carriers.completion()["choices"]), {})
@@ -36,18 +40,22 @@ class _Thought:
 
 
 class _Message:
-    """The open message item; `parts` are the finished ones, `kind` and `text` are of the open one."""
+    """The open message item; `parts` are the finished ones, `kind` and `pieces` are of the open one."""
 
-    __slots__ = ("ident", "kind", "logprobs", "notes", "parts", "place", "text")
+    __slots__ = ("ident", "kind", "logprobs", "notes", "parts", "pieces", "place")
 
     def __init__(self, place: int) -> None:
         self.ident = mint("msg")
         self.place = place
         self.parts: list[Json] = []
         self.kind = ""
-        self.text = ""
+        self.pieces: list[str] = []
         self.logprobs: list[Json] = []
         self.notes: list[Json] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
 
     def part(self) -> Json:
         if self.kind == "refusal":
@@ -61,7 +69,7 @@ class _Message:
 class _Call:
     """A call item. `free`: the client waits for free text; `wrapped`: which comes as the argument of a function."""
 
-    __slots__ = ("closed", "free", "ident", "name", "place", "text", "wrapped")
+    __slots__ = ("closed", "free", "ident", "name", "pieces", "place", "wrapped")
 
     def __init__(self, place: int, ident: str, name: str, free: bool, wrapped: bool) -> None:
         self.place = place
@@ -69,8 +77,12 @@ class _Call:
         self.name = name
         self.free = free
         self.wrapped = wrapped
-        self.text = ""
+        self.pieces: list[str] = []
         self.closed = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
 
     def item(self, item_id: str, status: str) -> Json:
         kind, field = ("custom_tool_call", "input") if self.free else ("function_call", "arguments")
@@ -188,9 +200,9 @@ class Writer:
         thought = self._thought
         assert thought is not None
         where: Json = {"item_id": thought.ident, "output_index": thought.place, "summary_index": 0}
-        if not thought.text:
+        if not thought.pieces:
             events.append(self._event("response.reasoning_summary_part.added", **where, part={"type": "summary_text", "text": ""}))
-        thought.text += text
+        thought.pieces.append(text)
         return [*events, self._event("response.reasoning_summary_text.delta", **where, delta=text)]
 
     def _close_thought(self) -> list[Event]:
@@ -198,7 +210,7 @@ class Writer:
         if thought is None:
             return []
         events: list[Event] = []
-        if thought.text:
+        if thought.pieces:
             where: Json = {"item_id": thought.ident, "output_index": thought.place, "summary_index": 0}
             events.append(self._event("response.reasoning_summary_text.done", **where, text=thought.text))
             events.append(self._event("response.reasoning_summary_part.done", **where, part={"type": "summary_text", "text": thought.text}))
@@ -217,7 +229,7 @@ class Writer:
             events += self._close_part(message)
             message.kind = kind
             events.append(self._event("response.content_part.added", **self._where(message), part=message.part()))
-        message.text += text
+        message.pieces.append(text)
         entries = text_part("", logprobs, [])["logprobs"]
         message.logprobs += entries
         extra = {"logprobs": entries} if kind == "output_text" else {}
@@ -245,7 +257,7 @@ class Writer:
         whole: Json = {"refusal": message.text} if message.kind == "refusal" else {"text": message.text, "logprobs": message.logprobs}
         events = [self._event(f"response.{message.kind}.done", **where, **whole), self._event("response.content_part.done", **where, part=part)]
         message.parts.append(part)
-        message.kind, message.text, message.logprobs, message.notes = "", "", [], []
+        message.kind, message.pieces, message.logprobs, message.notes = "", [], [], []
         return events
 
     def _close_message(self, status: str) -> list[Event]:
@@ -275,7 +287,7 @@ class Writer:
         text = _arguments(delta)
         if not text or call.closed:
             return []
-        call.text += text
+        call.pieces.append(text)
         if call.free and call.wrapped:
             return []  # half of a JSON text is no free text
         kind = "custom_tool_call_input" if call.free else "function_call_arguments"
@@ -307,7 +319,7 @@ class Writer:
                 events.append(self._event("response.custom_tool_call_input.delta", **where, delta=whole))
             events.append(self._event("response.custom_tool_call_input.done", **where, input=whole))
         else:
-            if not call.text:  # the arguments of the done event must be those of the deltas
+            if not call.pieces:  # the arguments of the done event must be those of the deltas
                 events.append(self._event("response.function_call_arguments.delta", **where, delta=whole))
             events.append(self._event("response.function_call_arguments.done", **where, name=call.name, arguments=whole))
         return [*events, self._done(call.place, call.item(item_id, "completed"))]

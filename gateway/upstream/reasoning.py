@@ -1,0 +1,105 @@
+"""What clients lose between two turns: the reasoning of an assistant turn that called tools.
+
+Kept when the turn is complete, by tenant and the id of its first tool call; given back to a
+later request whose turn has that id and no reasoning of its own. Stale reasoning is worse
+than none, so an id that stands twice in a request restores nothing, text goes only to the
+same weights, and what is signed only to the provider and model that signed it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.chat import Json, dumps
+
+TEXT = ("reasoning_content", "reasoning")
+SIGNED = ("reasoning_details", "thinking_blocks")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The reasoning of one turn: `signatures` are the calls' own `extra_content`, by id."""
+
+    provider: str
+    model: str
+    fields: Json
+    signatures: Json
+    expires: float
+    size: int
+
+
+class Memory:
+    """Bounded and expiring; the oldest entry goes first. Lives in this process."""
+
+    def __init__(self, entries: int = 20_000, size: int = 64 * 1024 * 1024, seconds: float = 4 * 3600, now: Callable[[], float] = time.monotonic) -> None:
+        self._entries = entries
+        self._size = size
+        self._seconds = seconds
+        self._now = now
+        self._kept: OrderedDict[tuple[str, str], Kept] = OrderedDict()
+        self._held = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, tenant: str, provider: str, model: str, message: Json) -> None:
+        """Remember one complete assistant turn, if it called tools and reasoned."""
+        ids = _call_ids(message)
+        fields = {name: message[name] for name in (*TEXT, *SIGNED) if message.get(name)}
+        signatures = {call["id"]: call["extra_content"] for call in message.get("tool_calls") or () if call.get("extra_content") and call.get("id")}
+        if not ids or not (fields or signatures):
+            return
+        size = len(dumps([fields, signatures]))
+        self._drop((tenant, ids[0]))
+        self._kept[tenant, ids[0]] = Kept(provider, model, fields, signatures, self._now() + self._seconds, size)
+        self._held += size
+        while self._kept and (len(self._kept) > self._entries or self._held > self._size or next(iter(self._kept.values())).expires <= self._now()):
+            self._drop(next(iter(self._kept)))
+
+    def restore(self, tenant: str, provider: str, model: str, messages: Iterable[Any]) -> int:
+        """Give back what a request's assistant turns lack, in place; the number of turns that got something."""
+        if not self._kept:
+            return 0
+        bare = [m for m in messages if isinstance(m, dict) and m.get("role") == "assistant" and m.get("tool_calls")]
+        times = Counter(ident for message in bare for ident in _call_ids(message))
+        count = 0
+        for message in bare:
+            ids = _call_ids(message)
+            if not ids or times[ids[0]] != 1 or any(message.get(name) for name in (*TEXT, *SIGNED)):
+                continue
+            kept = self._kept.get((tenant, ids[0]))
+            if kept is not None and kept.expires > self._now():
+                count += _give(message, kept, provider, model)
+        return count
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        old = self._kept.pop(key, None)
+        if old is not None:
+            self._held -= old.size
+
+
+def _give(message: Json, kept: Kept, provider: str, model: str) -> bool:
+    same = kept.provider == provider and kept.model == model
+    names = (*TEXT, *SIGNED) if same else TEXT if weights(kept.model) == weights(model) else ()
+    given = {name: kept.fields[name] for name in names if name in kept.fields}
+    message.update(given)
+    changed = bool(given)
+    if same and kept.signatures:
+        for call in message["tool_calls"]:
+            if call.get("id") in kept.signatures and not call.get("extra_content"):
+                call["extra_content"] = kept.signatures[call["id"]]
+                changed = True
+    return changed
+
+
+def weights(model: str) -> str:
+    """The weights behind a model's name, as far as the name tells: `deepseek-ai/DeepSeek-V4-Pro` and `deepseek-v4-pro` are the same."""
+    return model.rsplit("/", 1)[-1].lower()
+
+
+def _call_ids(message: Json) -> list[str]:
+    return [call["id"] for call in message.get("tool_calls") or () if isinstance(call, dict) and isinstance(call.get("id"), str) and call["id"]]
