@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gateway.adapters.helpers import Splitter, backfill, copy
+from gateway.adapters.helpers import Splitter, backfill, copy, fill
 from gateway.adapters.hooks import Context, thaw
 
 NULL, OBJECT, BIG, LATER, HANDLE = 0, -1, -2, -3, -4
@@ -75,6 +75,7 @@ class Document:
         """What Lua may call."""
         return {
             "fetch": self.fetch,
+            "fetch_list": self.fetch_list,
             "text": self.text,
             "where": self.where,
             "roles": self.roles,
@@ -100,45 +101,54 @@ class Document:
 
     # ---- reading ----
 
-    def fetch(self, number: int, room: int) -> tuple[Any, ...] | int | None:
-        """The row of an object or list (views.lua says what that is); None: it does not fit in `room` bytes."""
+    def fetch(self, room: int, *numbers: int) -> tuple[Any, ...] | None:
+        """The rows of some objects, one after the other (views.lua says what a row is); None: they do not fit in `room` bytes."""
         nodes = self.nodes
-        node = nodes[number]
-        if type(node) is not dict:
-            return self._list_row(node, room)
-        if len(node) > _MANY and _weight(node) > room:
-            return None
-        row: list[Any] = [0]
+        rows: list[Any] = []
+        fields = 0
+        for number in numbers:
+            node = nodes[number]
+            fields += len(node)
+            if fields > _MANY and _weight(node) * len(numbers) > room:
+                return None
+            self._add_row(rows, node)
+        return tuple(rows)
+
+    def _add_row(self, rows: list[Any], node: dict[str, Any]) -> None:
+        head = len(rows)
+        rows += (0, len(node))
         marks: list[int] = []
         numbers = 0
         for key, value in node.items():
             kind = type(value)
             if kind is str:
                 if len(value) <= _LONG:
-                    row += (key, value)
+                    rows += (key, value)
                     continue
                 marks.append(LATER)
             elif kind is bool:
-                row += (key, value)
+                rows += (key, value)
                 continue
             elif kind is float or (kind is int and _MIN <= value <= _MAX):
                 numbers = 1
-                row += (key, value)
+                rows += (key, value)
                 continue
             elif value is None:
                 marks.append(NULL)
             else:
                 marks.append(_mark(value))
-                nodes.append(value)
-            row += (key, None)
+                self.nodes.append(value)
+            rows += (key, None)
         if marks:
-            row[:1] = (2 * len(marks) + numbers, *marks)
+            rows[head] = 2 * len(marks) + numbers
+            rows[head + 2 : head + 2] = marks
         else:
-            row[0] = numbers
-        return tuple(row)
+            rows[head] = numbers
 
-    def _list_row(self, node: list[Any], room: int) -> tuple[Any, ...] | int | None:
+    def fetch_list(self, room: int, number: int) -> tuple[Any, ...] | int | None:
+        """The row of a list; None: it does not fit in `room` bytes."""
         nodes = self.nodes
+        node = nodes[number]
         if node and set(map(type, node)) == {dict}:
             if len(node) * 200 > room:
                 return None
@@ -146,7 +156,7 @@ class Document:
             return -1 - len(node)
         if sum(len(value) * 4 + 200 if type(value) is str else 200 for value in node) > room:
             return None
-        flat: list[Any] = []
+        values: list[Any] = []
         marks: list[int] = []
         numbers = 0
         for value in node:
@@ -155,15 +165,15 @@ class Document:
             if mark != NULL:
                 marks.append(mark)
                 nodes.append(value)
-                flat.append(None)
+                values.append(None)
             elif value is None:
                 marks.append(NULL)
-                flat.append(None)
+                values.append(None)
             else:
                 if kind is int or kind is float:
                     numbers = 1
-                flat.append(value)
-        return (2 * len(marks) + numbers, *marks, *flat)
+                values.append(value)
+        return (2 * len(marks) + numbers, len(node), *marks, *values)
 
     def text(self, number: int, key: str, room: int) -> str | None:
         value: str = self.nodes[number][key]
@@ -217,13 +227,7 @@ class Document:
         self.nodes.append(Splitter(start, end, inside))
 
     def fill(self, number: int, key: str, value: Any) -> int:
-        """Give every assistant turn of a list this field where it is missing or null; how many got it."""
-        filled = 0
-        for message in self.nodes[number]:
-            if type(message) is dict and message.get("role") == "assistant" and message.get(key) is None:
-                message[key] = value
-                filled += 1
-        return filled
+        return fill(self.nodes[number], key, value)
 
     def change(self, changes: Sequence[Any]) -> str | None:
         """Carry out what views.lua found to be different; what is wrong with it, or None."""

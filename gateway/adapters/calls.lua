@@ -154,6 +154,7 @@ local function assistants(list)
     charge(50 + size[list])
     local indexes = { roles(alive(list), room()) }
     for i = 1, #indexes do found[i] = list[indexes[i]] end
+    load_objects(found)
     return found
   end
   for i = 1, #list do

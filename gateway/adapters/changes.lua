@@ -167,38 +167,39 @@ local function differs(now, was, numbers)
   return numbers and now == 0 and math_type(now) == "float" and 1 / now ~= 1 / was
 end
 
-local function in_row(r, first, key)
-  for i = first, r.n, 2 do
+local function in_row(r, first, stop, key)
+  for i = first, stop, 2 do
     if r[i] == key then return true end
   end
   return false
 end
 
-local function added_fields(t, r, n, first)
+local function added_fields(t, r, n, first, stop)
   local had, new_keys, count = nil, {}, 0
-  if r.n > 40 then
+  if stop - first > 40 then
     had = {}
-    for i = first, r.n, 2 do had[r[i]] = true end
+    for i = first, stop, 2 do had[r[i]] = true end
   end
   for key in next, t do
     local known = had and had[key]
-    if not had then known = in_row(r, first, key) end
+    if not had then known = in_row(r, first, stop, key) end
     if not known then
       count = count + 1
       new_keys[count] = key
       if type(key) ~= "string" then check_key(t, key) end
     end
   end
-  charge(r.n + count * 10)
+  charge(stop - first + count * 10)
   if count > 1 then sort(new_keys) end
   for i = 1, count do field(n, new_keys[i], t[new_keys[i]], t, 1) end
 end
 
 local function settle_object(t)
   local r, n, waiting = row[t], number[t], later[t]
-  local first, numbers, kept = r[1] & 0xffffffff, r[1] >> 32 == 1, 0
-  charge(r.n)
-  for i = first, r.n, 2 do
+  local where_to, kept = span[t], 0
+  local first, numbers, stop = where_to & 0xfffff, where_to >> 20 & 1 == 1, where_to >> 21
+  charge(stop - first + 2)
+  for i = first, stop, 2 do
     local key, was = r[i], r[i + 1]
     if not (was == unread and waiting[key]) then
       local now = t[key]
@@ -212,14 +213,15 @@ local function settle_object(t)
   end
   local all = 0
   for _ in next, t do all = all + 1 end
-  if all ~= kept then added_fields(t, r, n, first) end
+  if all ~= kept then added_fields(t, r, n, first, stop) end
 end
 
 local function settle_list(t)
   local r, n = row[t], number[t]
-  local first, numbers = r[1] & 0xffffffff, r[1] >> 32 == 1
+  local where_to = span[t]
+  local first, numbers, stop = where_to & 0xfffff, where_to >> 20 & 1 == 1, where_to >> 21
   local count = length(t)
-  local same = count == r.n - first + 1
+  local same = count == stop - first + 1
   if same then
     for i = 1, count do
       if differs(t[i], r[first + i - 1], numbers) then
@@ -230,7 +232,7 @@ local function settle_list(t)
   end
   if same then return end
   local home = {}
-  for i = first, r.n do
+  for i = first, stop do
     local was = r[i]
     if type(was) == "table" and number[was] then home[was] = true end
   end

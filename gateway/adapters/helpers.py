@@ -16,7 +16,7 @@ views.lua; here are those for Python, and what both share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gateway.adapters.hooks import Context
@@ -82,6 +82,16 @@ def copy(value: Any) -> Any:
 _CONTAINERS = (dict, list)
 
 
+def fill(messages: list[Any], key: str, value: Any) -> int:
+    """Give every assistant turn this field where it is missing or null; how many got it."""
+    filled = 0
+    for message in messages:
+        if type(message) is dict and message.get("role") == "assistant" and message.get(key) is None:
+            message[key] = value
+            filled += 1
+    return filled
+
+
 def backfill(keys: Iterable[str], filled: int) -> str:
     """The note of an each_assistant that filled fields."""
     return f"{'reasoning_' if any(key.startswith('reasoning') for key in keys) else ''}backfill={filled}"
@@ -120,23 +130,19 @@ class Here:
         if callable(body):
             body, what = None, body
         messages = self._body(body).get("messages")
-        turns = [m for m in messages if isinstance(m, dict) and m.get("role") == "assistant"] if isinstance(messages, list) else []
+        if not isinstance(messages, list):
+            messages = []
         if isinstance(what, Mapping):
-            return self._fill(turns, what)
+            filled = sum(fill(messages, key, value) for key, value in what.items())
+            if filled:
+                self._note(backfill(what, filled))
+            return filled
+        turns = [message for message in messages if type(message) is dict and message.get("role") == "assistant"]
         if what is None:
             return iter(turns)
-        return _call(turns, what)
-
-    def _fill(self, turns: list[Json], fields: Mapping[str, Any]) -> int:
-        filled = 0
         for message in turns:
-            for key, value in fields.items():
-                if message.get(key) is None:
-                    message[key] = value
-                    filled += 1
-        if filled:
-            self._note(backfill(fields, filled))
-        return filled
+            what(message)
+        return len(turns)
 
     def hoist(self, body: Any = None, name: str | None = None) -> int:
         """How many fields went to the top."""
@@ -156,12 +162,6 @@ class Here:
     def _note(self, text: str) -> None:
         if self.ctx is not None:
             self.ctx.note(f"{self.ctx.source}.{text}")
-
-
-def _call(turns: list[Json], what: Callable[[Json], Any]) -> int:
-    for message in turns:
-        what(message)
-    return len(turns)
 
 
 def _array(*items: Any) -> list[Any]:

@@ -131,7 +131,7 @@ def _on(declared: Mapping[str, Any], effort: Path | None, on: Fields, drop: tupl
 
 
 def _default(declared: Mapping[str, Any]) -> str:
-    return str(declared.get("default") or ("off" if declared.get("on") == "off" else "on"))
+    return "off" if declared.get("on") == "off" else str(declared.get("default") or "on")
 
 
 def _level(declared: Mapping[str, Any], level: str, effort: Path | None, on: Fields, drop: tuple[Path, ...]) -> Wording:

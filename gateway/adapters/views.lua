@@ -10,8 +10,10 @@
 -- Measured against proxies that cross at each access: a loop over messages costs 2 us a
 -- message instead of 6 (bench/hooks.py).
 --
--- A row is what the host sent: 2 * s + n, then s marks of special values in order, then the
--- keys and values (of a list: the values). n is 1 if there is a number among them. Marks:
+-- A row is what the host sent: 2 * s + n, the number of fields, then s marks of special values
+-- in order, then the keys and values (of a list: the values). n is 1 if there is a number among
+-- them. Several objects come as one row after the other: a script that takes a list's objects
+-- in turn gets the next ones along. Marks:
 -- 0 null, -1 object, -2 an integer that Lua cannot hold, -3 a long text that stays with the
 -- host until it is read, -4 an object of the host's (a splitter), 1 + n a list of n elements.
 -- A list of nothing but objects is sent as -1 - its length.
@@ -22,12 +24,13 @@ local error, getmetatable, next, pairs, rawget, rawset, select, setmetatable, to
 local find, sub, sort, unpack, math_type, valid, offset, huge = string.find, string.sub, table.sort, table.unpack, math.type, utf8.len, utf8.offset, math.huge
 
 -- What the host does for us. None of these raises; nil for a row or text: too big for the room.
-local fetch, fetch_text, text_size, weigh = host.fetch, host.text, host.text_size, host.weigh
+local fetch, fetch_list, fetch_text, text_size, weigh = host.fetch, host.fetch_list, host.text, host.text_size, host.weigh
 local where, roles, fill, twin, compare = host.where, host.roles, host.fill, host.twin, host.compare
 
 local NULL, OBJECT, BIG, LATER, HANDLE = 0, -1, -2, -3, -4 -- marks
 local PUT, DROP, PLACE, RESET, ADD, ADD_NODE, NEW_OBJECT, NEW_LIST, TWIN, TEXT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local DEEP = 100 -- levels of a value that a script makes
+local TOGETHER = 12 -- objects that are loaded at once
 
 -- Where an empty table from a script means a list.
 local LISTS = {}
@@ -39,6 +42,9 @@ end
 
 local number = {} -- view -> its number
 local row = {} -- loaded view -> what came over
+local span = {} -- loaded view -> where its values are in the row: first | numbers << 20 | last << 21
+local clans = {} -- the objects of each loaded list of objects: {first = number, last = number, views =}
+local latest = 0 -- the number of the object that was loaded last
 local size = {} -- list stub -> its length
 local later = {} -- object -> {key of a long text not yet read -> its place in the row}
 local loaded, loaded_n = {}, 0
@@ -48,8 +54,8 @@ local roots = {} -- number -> true: an argument of the hook
 local unread = {} -- stands in a row for a long text
 
 local function forget()
-  number, row, size, later, order, roots = {}, {}, {}, {}, {}, {}
-  loaded, loaded_n, last = {}, 0, 0
+  number, row, span, size, later, order, roots, clans = {}, {}, {}, {}, {}, {}, {}, {}
+  loaded, loaded_n, last, latest = {}, 0, 0, 0
 end
 
 local function digits(view) return host.digits(number[view] or error("this value belongs to an earlier call", 3)) end
@@ -82,73 +88,129 @@ local function special(mark)
   return view
 end
 
-local function fill_object(t, head, ...)
-  if not head then box.too_big() end
-  local r = { head, ... }
-  local marks = head // 2
-  local mark, n = 1, select("#", ...) + 1
-  for i = marks + 2, n, 2 do
+-- Reads the object's row that starts at `at`; gives where the next one starts.
+local function take_object(t, r, at)
+  local head, mark, waiting = r[at], at + 1, nil
+  local first = at + 2 + head // 2
+  local stop = first + 2 * r[at + 1] - 1
+  for i = first, stop, 2 do
     local key, value = r[i], r[i + 1]
-    if value == nil then
+    if value ~= nil then
+      t[key] = value
+    else
       mark = mark + 1
       local kind = r[mark]
       if kind == LATER then
-        local waiting = later[t]
-        if not waiting then
-          waiting = {}
-          later[t] = waiting
-          setmetatable(t, partial_meta)
-        end
+        waiting = waiting or {}
         waiting[key], r[i + 1] = i + 1, unread
       else
         value = special(kind)
-        r[i + 1] = value
-        rawset(t, key, value)
+        r[i + 1], t[key] = value, value
       end
-    else
-      rawset(t, key, value)
     end
   end
-  r[1], r.n = marks + 2 | (head & 1) << 32, n
-  row[t] = r
+  if waiting then
+    later[t] = waiting
+    setmetatable(t, partial_meta)
+  end
+  row[t], span[t] = r, first | (head & 1) << 20 | stop << 21
+  return stop + 1
 end
 
-local function fill_list(t, head, ...)
-  if not head then box.too_big() end
+local function take_list(t, r)
+  local head = r[1]
   if head < 0 then -- objects only
-    local r = { 2, n = -head }
+    local views = {}
     for i = 1, -1 - head do
-      last = last + 1
       local view = setmetatable({}, stub_object)
-      number[view] = last
-      r[i + 1], t[i] = view, view
+      number[view] = last + i
+      views[i], t[i] = view, view
     end
-    row[t] = r
+    clans[#clans + 1] = { first = last + 1, last = last - 1 - head, views = views }
+    last = last - 1 - head
+    row[t], span[t] = views, 1 | (-1 - head) << 21
     return
   end
-  local r = { head, ... }
-  local marks = head // 2
-  local mark, n = 1, select("#", ...) + 1
-  for i = marks + 2, n do
+  local first, mark = 3 + head // 2, 2
+  local stop = first + r[2] - 1
+  for i = first, stop do
     local value = r[i]
     if value == nil then
       mark = mark + 1
       value = special(r[mark])
       r[i] = value
     end
-    t[i - marks - 1] = value
+    t[i - first + 1] = value
   end
-  r[1], r.n = marks + 2 | (head & 1) << 32, n
-  row[t] = r
+  row[t], span[t] = r, first | (head & 1) << 20 | stop << 21
+end
+
+local function mark_loaded(t, meta)
+  setmetatable(t, meta)
+  loaded_n = loaded_n + 1
+  loaded[loaded_n] = t
+end
+
+local function load_together(views, count)
+  local numbers = {}
+  for i = 1, count do
+    numbers[i] = alive(views[i])
+    mark_loaded(views[i], object_meta)
+  end
+  local r, at = { fetch(room(), unpack(numbers)) }, 1
+  if not r[1] then box.too_big() end
+  for i = 1, count do at = take_object(views[i], r, at) end
+  latest = numbers[count]
+  charge(count * 30)
+end
+
+-- The object and those after it in its list that nobody has looked at.
+local function siblings(t, n)
+  local views = { t }
+  for i = 1, #clans do
+    local clan = clans[i]
+    if n >= clan.first and n < clan.last then
+      for at = n + 1, n + TOGETHER - 1 do
+        local view = clan.views[at - clan.first + 1]
+        if not view or getmetatable(view) ~= stub_object then break end
+        views[#views + 1] = view
+      end
+    end
+  end
+  return views
 end
 
 local function load_object(t)
   local n = alive(t)
   pause()
-  setmetatable(t, object_meta)
-  loaded_n = loaded_n + 1
-  loaded[loaded_n] = t
-  fill_object(t, fetch(n, room()))
+  local views = n == latest + 1 and siblings(t, n)
+  if views and views[2] then
+    load_together(views, #views)
+  else
+    mark_loaded(t, object_meta)
+    local r = { fetch(room(), n) }
+    if not r[1] then box.too_big() end
+    take_object(t, r, 1)
+    latest = n
+  end
+  resume()
+end
+
+-- Loads those of some views that are stubs of objects, a few at a time.
+local function load_objects(views)
+  pause()
+  local batch, count = {}, 0
+  for i = 1, #views do
+    if getmetatable(views[i]) == stub_object then
+      count = count + 1
+      batch[count] = views[i]
+      if count == TOGETHER then
+        load_together(batch, count)
+        count = 0
+      end
+    end
+  end
+  if count > 0 then load_together(batch, count) end
   resume()
 end
 
@@ -156,10 +218,10 @@ local function load_list(t)
   local n = alive(t)
   charge(size[t])
   pause()
-  setmetatable(t, list_meta)
-  loaded_n = loaded_n + 1
-  loaded[loaded_n] = t
-  fill_list(t, fetch(n, room()))
+  mark_loaded(t, list_meta)
+  local r = { fetch_list(room(), n) }
+  if not r[1] then box.too_big() end
+  take_list(t, r)
   resume()
 end
 
@@ -180,7 +242,8 @@ local function keys_of(t)
   local keys, have, n = {}, {}, 0
   local r, known, waiting = row[t], order[t], later[t]
   if r then
-    for i = r[1] & 0xffffffff, r.n, 2 do
+    local where_to = span[t]
+    for i = where_to & 0xfffff, where_to >> 21, 2 do
       local key = r[i]
       if rawget(t, key) ~= nil or (waiting and waiting[key]) then
         n = n + 1

@@ -112,11 +112,10 @@ class EventStream:
                 raise
             self.failed = error
             await self._end(bytes(pending) + failure(self._request.dialect, error))
-        except asyncio.CancelledError:
-            self._pulse.stop()
-            raise
         else:
             await self._end(bytes(pending) + (b"" if self._named else sse.DONE))
+        finally:
+            self._pulse.stop()
 
     async def abort(self, error: GatewayError) -> None:
         """End a running stream with an error (the server shuts down)."""
@@ -167,6 +166,8 @@ class Pulse:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._task is not None:
+            self._task.cancel()  # its beat must not follow the end, or start a stream that has failed
 
     def _fire(self) -> None:
         silent = self._loop.time() - self._last

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from gateway import config
 from gateway.api.auth import Auth
@@ -37,8 +39,7 @@ class State:
     control: Control
 
 
-@dataclass(slots=True)
-class Visit:
+class Visit(msgspec.Struct):
     """One request at the door: who asks, and the record that everything below writes into."""
 
     state: State
@@ -46,4 +47,4 @@ class Visit:
     headers: dict[bytes, bytes]
     trusted: bool = False
     """the client's credentials were right, or none are needed"""
-    extra: list[tuple[bytes, bytes]] = field(default_factory=list)
+    extra: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list)

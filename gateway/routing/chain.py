@@ -11,7 +11,8 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gateway import config
 from gateway.chat import Attempt, Chunk, Request

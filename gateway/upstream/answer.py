@@ -45,7 +45,7 @@ class Answer:
         self._source: Source | None = None
         self._writer: Writer | None = None
         self._held: list[Chunk] = []
-        self._sum = Accumulator()
+        self._sum: Accumulator | None = None
 
     @property
     def finished(self) -> bool:
@@ -154,6 +154,8 @@ class Answer:
                 return []
             value, text = source.value, source.text
         else:
+            if self._sum is None:
+                self._sum = Accumulator()
             for chunk in chunks:
                 self._sum.add(chunk.json())
             if not self.over:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from gateway.adapters import Context, Hooks, Settings
 from gateway.chat import Json
@@ -20,8 +20,7 @@ INSIDE = "inside"
 """The host of what is answered on this machine without an address: mock:// and local://."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """One request, ready to be sent.
 
     options         the provider's options as they hold for this target

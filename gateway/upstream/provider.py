@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
+
+import msgspec
 
 import gateway
 from gateway import config, failures
@@ -63,7 +65,7 @@ class Provider:
         self._files: tuple[Adapter, ...] = ()
         self._hooks = Hooks(loader.get(adapter))
         self._options: dict[config.Target, Settings] = {}
-        self._base: dict[str | None, Url] = {}
+        self._urls: dict[tuple[str, str], Url] = {}
 
     @property
     def adapter(self) -> Adapter:
@@ -185,16 +187,19 @@ class Provider:
 
     def _url(self, adapter: Adapter, path: str, special: Mapping[str, Any] | None) -> Url:
         text = self.settings.base_url or adapter.base_url
-        base = self._base.get(text)
-        if base is None:
-            if text is None:
-                raise AdapterError(f"provider {self.name} has no base_url, and neither has its adapter {adapter.name}")
-            base = self._base[text] = Url.parse(_NO_ADDRESS if text.startswith(_INSIDE) else text)
+        if text is None:
+            raise AdapterError(f"provider {self.name} has no base_url, and neither has its adapter {adapter.name}")
         query: Mapping[str, str] = {}
         if special is not None:
             path, query = special.get("path") or path, special.get("query") or query
-        tail = quote(path, safe=_PATH) + (f"?{urlencode(query)}" if query else "")
-        return replace(base, target=base.target.rstrip(b"/") + tail.encode("ascii"))
+        url = self._urls.get((text, path)) if not query else None
+        if url is None:
+            base = Url.parse(_NO_ADDRESS if text.startswith(_INSIDE) else text)
+            tail = quote(path, safe=_PATH) + (f"?{urlencode(query)}" if query else "")
+            url = replace(base, target=base.target.rstrip(b"/") + tail.encode("ascii"))
+            if special is None:
+                self._urls[text, path] = url
+        return url
 
     def _headers(self, adapter: Adapter, request_id: str, forwarded: Mapping[str, str], stream: bool, special: Mapping[str, Any] | None) -> Headers:
         headers: dict[bytes, bytes] = {
@@ -284,8 +289,7 @@ class Provider:
         request.record.upstream_headers = kept
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(msgspec.Struct, frozen=True):
     """The deadlines of one exchange, `loop.time()` seconds; `idle` is a length. `first_is_ours`: the first-token limit is what ends first."""
 
     loop: asyncio.AbstractEventLoop

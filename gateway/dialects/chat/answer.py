@@ -11,7 +11,7 @@ from gateway import failures
 from gateway.chat import Accumulator, Chunk, Json, dumps
 from gateway.dialects.chat.content import alias_text, details_text, flatten, has_content
 from gateway.dialects.chat.finish import finish_reason
-from gateway.dialects.chat.usage import is_normal, normal_usage
+from gateway.dialects.chat.usage import is_normal, is_plain, normal_usage
 from gateway.errors import UpstreamError
 
 _TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast"))
@@ -31,9 +31,11 @@ def heal_completion(body: Json, model: str, *, excludes_reasoning: bool = False)
     choices = body.get("choices")
     if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
         raise UpstreamError("protocol", "the answer has no choices")
-    changed = [_envelope(body, model), *(_heal_choice(choice, position) for position, choice in enumerate(choices))]
+    changed = [_envelope(body, model)]
+    for position, choice in enumerate(choices):
+        changed.append(_heal_choice(choice, position))
     usage = body.get("usage")
-    if isinstance(usage, dict):
+    if isinstance(usage, dict) and (excludes_reasoning or "timings" in body or not is_plain(usage)):
         normal = normal_usage(usage, excludes_reasoning=excludes_reasoning, timings=body.get("timings"))
         if normal and not is_normal(usage, normal):
             body["usage"] = normal

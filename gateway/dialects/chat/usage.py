@@ -34,6 +34,8 @@ _FOLDED = frozenset(
     )
 )
 
+_PLAIN = frozenset(("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details"))
+
 
 def normal_usage(usage: Mapping[str, Any], *, excludes_reasoning: bool = False, timings: Any = None) -> Json:
     """The usage as OpenAI's chat completions write it; {} where it holds no count.
@@ -42,6 +44,8 @@ def normal_usage(usage: Mapping[str, Any], *, excludes_reasoning: bool = False, 
     stay. `excludes_reasoning`: the provider's completion count leaves reasoning out (xAI, where
     the totals show it too). `timings`: llama.cpp's, for its count of cached tokens.
     """
+    if is_plain(usage) and not excludes_reasoning and not timings:
+        return dict(usage)
     prompt, completion = _first(usage, _PROMPT), _first(usage, _COMPLETION)
     total = _first(usage, ("total_tokens", "totalTokenCount"))
     if prompt is None and completion is None:
@@ -62,6 +66,26 @@ def normal_usage(usage: Mapping[str, Any], *, excludes_reasoning: bool = False, 
     _details(out, usage, "completion_tokens_details", "output_tokens_details", {"reasoning_tokens": reasoning})
     out.update((key, value) for key, value in usage.items() if key not in _FOLDED)
     return out
+
+
+def is_plain(usage: Mapping[str, Any]) -> bool:
+    """Whether this is OpenAI's own form, told at a glance: nearly every answer's is, and reading it closely costs more than the rest of the answer."""
+    if not _PLAIN.issuperset(usage):
+        return False
+    prompt, completion, total = usage.get("prompt_tokens"), usage.get("completion_tokens"), usage.get("total_tokens")
+    if type(prompt) is not int or type(completion) is not int or prompt < 0 or completion < 0 or total != prompt + completion:
+        return False
+    return _within(usage, "prompt_tokens_details", "cached_tokens", prompt) and _within(usage, "completion_tokens_details", "reasoning_tokens", completion)
+
+
+def _within(usage: Mapping[str, Any], group: str, name: str, most: int) -> bool:
+    if group not in usage:
+        return True
+    details = usage[group]
+    if type(details) is not dict:
+        return False
+    count = details.get(name, 0)
+    return type(count) is int and 0 <= count <= most
 
 
 def is_normal(usage: Mapping[str, Any], normal: Mapping[str, Any]) -> bool:
