@@ -102,6 +102,7 @@ class Record(msgspec.Struct):
     transforms: list[str] = msgspec.field(default_factory=list)
     provider: str | None = None
     target_model: str | None = None
+    content_type: str = ""
     upstream_headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     upstream_seconds: float = 0.0
     hook_seconds: float = 0.0

@@ -11,9 +11,10 @@ from starlette.types import Receive, Send
 
 from gateway import sse
 from gateway.api.headers import Headers, error_headers, response_headers
+from gateway.api.state import Visit
 from gateway.chat import Json, Model, Record, Request, dumps
 from gateway.dialects import NAMED, Event, dialect
-from gateway.errors import ClientGone, GatewayError, StreamCut
+from gateway.errors import ClientGone, GatewayError, MethodNotAllowed, StreamCut
 
 _JSON = (b"content-type", b"application/json")
 _OVERLOADED = 529  # Anthropic's own status for it, which its SDKs know
@@ -31,7 +32,10 @@ async def send_json(send: Send, status: int, value: bytes, headers: Headers) -> 
 
 async def send_error(send: Send, record: Record, error: GatewayError, extra: Headers) -> None:
     status, body = envelope(error, record)
-    await send_json(send, status, dumps(body), [*error_headers(record, error), *extra])
+    headers = [*error_headers(record, error), *extra]
+    if isinstance(error, MethodNotAllowed):
+        headers.append((b"allow", ", ".join(error.allow).encode("ascii")))
+    await send_json(send, status, dumps(body), headers)
 
 
 def envelope(error: GatewayError, record: Record) -> tuple[int, Json]:
@@ -86,13 +90,13 @@ async def answer_plain(model: Model, request: Request, send: Send, extra: Header
 class EventStream:
     """An event stream to the client. Status 200 goes out with the first content, or with the first keep-alive comment."""
 
-    def __init__(self, request: Request, send: Send, extra: Headers, keepalive: float) -> None:
+    def __init__(self, request: Request, send: Send, visit: Visit) -> None:
         self.started = False
         self.failed: GatewayError | None = None
         self._request = request
         self._send = send
-        self._extra = extra
-        self._pulse = Pulse(keepalive, self._beat)
+        self._visit = visit
+        self._pulse = Pulse(visit.state.server.keepalive, self._beat)
         self._named = request.dialect in NAMED
 
     async def run(self, model: Model) -> None:
@@ -118,10 +122,8 @@ class EventStream:
             self._pulse.stop()
 
     async def abort(self, error: GatewayError) -> None:
-        """End a running stream with an error (the server shuts down)."""
-        self.failed = error
-        if self.started:
-            await self._end(failure(self._request.dialect, error))
+        """End the stream, which has started, with an error from outside (the server shuts down)."""
+        await self._end(failure(self._request.dialect, error))
 
     async def _write(self, data: bytes) -> None:
         self._pulse.touch()
@@ -131,7 +133,8 @@ class EventStream:
 
     async def _start(self) -> None:
         self.started = True
-        await self._send({"type": "http.response.start", "status": 200, "headers": [*response_headers(self._request.record), *self._extra, *_SSE]})
+        self._visit.end = self.abort
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*response_headers(self._request.record), *self._visit.extra, *_SSE]})
 
     async def _end(self, data: bytes) -> None:
         self._pulse.stop()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +13,9 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.api.answering import EventStream, Presence, answer_plain, send_error, send_json
 from gateway.api.bodies import check_type, parse_object, read_body
-from gateway.api.headers import Headers, response_headers
+from gateway.api.headers import response_headers
 from gateway.api.state import Visit
-from gateway.chat import Body, Json, Request, dumps
+from gateway.chat import Body, Json, Model, Request, dumps
 from gateway.errors import ClientGone, GatewayError, InvalidRequest, MethodNotAllowed, Overloaded
 from gateway.routing import Chain, explain
 
@@ -25,8 +27,8 @@ _FORWARDED = (b"anthropic-version", b"anthropic-beta", b"openai-beta")
 
 
 @dataclass(frozen=True, slots=True)
-class Completions:
-    """`POST` of one endpoint in one dialect."""
+class Endpoint(ABC):
+    """`POST` of one endpoint in one dialect: from the request's body to the answer's last byte."""
 
     endpoint: str
     dialect: str
@@ -35,64 +37,100 @@ class Completions:
         visit: Visit = scope["visit"]
         record, state = visit.record, visit.state
         record.endpoint = self.endpoint
-        status, failure, label = 200, None, "none"
-        stream: EventStream | None = None
+        status, label = 200, "none"
+        failed: GatewayError | None = None
         state.telemetry.in_flight.inc()
         try:
-            request = await self._read(scope, visit, receive)
+            if scope["method"] != "POST":
+                raise MethodNotAllowed(f"{scope['path']} accepts POST only", ("POST",))
+            raw = await read_body(receive, visit.headers, state.server.max_body, state.server.body_timeout)
+            request = self.request(visit, raw)
             chain, label = state.router.find(request.model)
             if b"x-thinkgate-dry-run" in visit.headers:
                 await self._dry_run(visit, chain, request, send)
                 return
             async with Presence(receive):
-                if request.stream:
-                    stream = EventStream(request, send, visit.extra, state.server.keepalive)
-                    await stream.run(chain)
-                    failure = stream.failed
-                else:
-                    await answer_plain(chain, request, send, visit.extra)
+                failed = await self.answer(chain, request, send, visit)
         except ClientGone as gone:
-            status, failure = gone.status, gone
+            status, failed = gone.status, gone
         except GatewayError as error:
-            status, failure = error.status, error
+            status, failed = error.status, error
             await send_error(send, record, error, visit.extra)
-        except asyncio.CancelledError:  # the server ends; what runs gets a proper end
-            status, failure = 503, Overloaded("the gateway is shutting down", code="shutting_down")
-            await self._abort(stream, failure, send, visit)
+        except asyncio.CancelledError:  # the server ends, not the client
+            status, failed = 503, Overloaded("the gateway is shutting down", code="shutting_down")
+            await self._refuse(send, visit, failed)
+        except ConnectionError as error:
+            failed = error.__cause__ if isinstance(error.__cause__, GatewayError) else None
+            raise
         except Exception:
             log.exception("id=%s unexpected failure", record.id)
-            status, failure = 500, GatewayError("the gateway failed; the log has the reason under this request id")
-            await self._abort(stream, failure, send, visit)
+            status, failed = 500, GatewayError("the gateway failed; the log has the reason under this request id")
+            await self._refuse(send, visit, failed)
         finally:
             state.telemetry.in_flight.dec()
-            state.telemetry.finish(record, status, label, None if failure is None else getattr(failure, "kind", None) or failure.code)
+            state.telemetry.finish(record, status, label, None if failed is None else getattr(failed, "kind", None) or failed.code)
 
-    async def _read(self, scope: Scope, visit: Visit, receive: Receive) -> Request:
-        if scope["method"] != "POST":
-            raise MethodNotAllowed(f"{scope['path']} accepts POST only", ("POST",))
+    @abstractmethod
+    def request(self, visit: Visit, raw: bytes) -> Request:
+        """The request of a body. Raises InvalidRequest and its kin."""
+
+    @abstractmethod
+    async def answer(self, model: Model, request: Request, send: Send, visit: Visit) -> GatewayError | None:
+        """Write the answer; the failure with which a begun one ended. Raises GatewayError before anything was written."""
+
+    def made(self, visit: Visit, body: Body, model: str, stream: bool, forwarded: Mapping[str, str]) -> Request:
+        visit.record.model = model
+        headers = visit.headers
+        only = headers.get(b"x-thinkgate-provider")
+        return Request(
+            body=body,
+            model=model,
+            record=visit.record,
+            stream=stream,
+            endpoint=self.endpoint,
+            dialect=self.dialect,
+            headers=forwarded,
+            only=only.decode("latin-1") if only is not None else None,
+            fallback=headers.get(b"x-thinkgate-fallback", b"").lower() not in (b"off", b"0", b"false", b"no"),
+        )
+
+    async def _dry_run(self, visit: Visit, chain: Chain, request: Request, send: Send) -> None:
+        shown = explain(chain, request, {}, visit.state.redact)
+        await send_json(send, 200, dumps(shown), [*response_headers(visit.record), *visit.extra])
+
+    @staticmethod
+    async def _refuse(send: Send, visit: Visit, error: GatewayError) -> None:
+        """Tell the client that it will get no answer, or no more of it."""
+        if visit.end is not None:
+            await visit.end(error)
+        else:
+            await send_error(send, visit.record, error, visit.extra)
+
+
+@dataclass(frozen=True, slots=True)
+class Completions(Endpoint):
+    """Chat completions, Responses, Messages and legacy completions."""
+
+    def request(self, visit: Visit, raw: bytes) -> Request:
         headers, record = visit.headers, visit.record
         check_type(headers)
-        server = visit.state.server
-        raw = await read_body(receive, headers, server.max_body, server.body_timeout)
         body = parse_object(raw)
-        record.model = _text(body, "model")
+        record.model = text_field(body, "model")
         self._check(body)
         stream = body.get("stream")
         if stream is not None and not isinstance(stream, bool):
             raise InvalidRequest("`stream` must be true or false", param="stream")
         record.stream = bool(stream)
-        only = headers.get(b"x-thinkgate-provider")
-        return Request(
-            body=Body(raw, body),
-            model=record.model,
-            record=record,
-            stream=record.stream,
-            endpoint=self.endpoint,
-            dialect=self.dialect,
-            headers={name.decode(): headers[name].decode("latin-1") for name in _FORWARDED if name in headers},
-            only=only.decode("latin-1") if only is not None else None,
-            fallback=headers.get(b"x-thinkgate-fallback", b"").lower() not in (b"off", b"0", b"false", b"no"),
-        )
+        forwarded = {name.decode(): headers[name].decode("latin-1") for name in _FORWARDED if name in headers}
+        return self.made(visit, Body(raw, body), record.model, record.stream, forwarded)
+
+    async def answer(self, model: Model, request: Request, send: Send, visit: Visit) -> GatewayError | None:
+        if not request.stream:
+            await answer_plain(model, request, send, visit.extra)
+            return None
+        stream = EventStream(request, send, visit)
+        await stream.run(model)
+        return stream.failed
 
     def _check(self, body: Json) -> None:
         """The one field without which there is nothing to answer; all else is the provider's to judge."""
@@ -103,20 +141,9 @@ class Completions:
         if name == "messages" and not (isinstance(value, list) and all(isinstance(message, dict) for message in value)):
             raise InvalidRequest("`messages` must be a list of objects", param="messages")
 
-    async def _dry_run(self, visit: Visit, chain: Chain, request: Request, send: Send) -> None:
-        shown = explain(chain, request, {}, visit.state.redact)
-        await send_json(send, 200, dumps(shown), [*response_headers(visit.record), *visit.extra])
 
-    @staticmethod
-    async def _abort(stream: EventStream | None, error: GatewayError, send: Send, visit: Visit) -> None:
-        headers: Headers = visit.extra
-        if stream is not None and stream.started:
-            await stream.abort(error)
-        else:
-            await send_error(send, visit.record, error, headers)
-
-
-def _text(body: dict[str, Any], name: str) -> str:
+def text_field(body: dict[str, Any], name: str) -> str:
+    """A text that a body must have. InvalidRequest without it."""
     value = body.get(name)
     if value is None:
         raise InvalidRequest(f"`{name}` is missing", param=name, code="missing_required_parameter")

@@ -19,14 +19,17 @@ from gateway.api import admin
 from gateway.api.completions import Completions
 from gateway.api.gate import Gate
 from gateway.api.headers import error_headers, response_headers
+from gateway.api.relay import Relayed
 from gateway.api.state import State, Visit
 from gateway.errors import GatewayError, InvalidRequest, MethodNotAllowed, NotFound
+from gateway.upstream import RELAYED
 
 ENDPOINTS: dict[str, ASGIApp] = {
     "/chat/completions": Completions("chat", "chat"),
     "/responses": Completions("responses", "responses"),
     "/messages": Completions("messages", "messages"),
     "/completions": Completions("completions", "completions"),
+    **{f"/{name}": Relayed(name) for name in RELAYED},
 }
 """What is served straight from the gate, below /v1 and without it."""
 
@@ -129,6 +132,6 @@ async def _http_error(web: Web, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     where = f"{web.method} {web.url.path}"
     if error.status_code == 405:
-        allow = tuple((error.headers or {}).get("allow", "").split(", "))
+        allow = tuple((error.headers or {}).get("Allow", "").split(", "))
         return await _gateway_error(web, MethodNotAllowed(f"Method not allowed ({where})", allow))
     return await _gateway_error(web, NotFound(f"Invalid URL ({where})", code="unknown_url"))

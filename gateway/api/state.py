@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ import msgspec
 from gateway import config
 from gateway.api.auth import Auth
 from gateway.chat import Record
+from gateway.errors import GatewayError
 from gateway.routing import Health, Router
 from gateway.telemetry import Telemetry
 
@@ -48,3 +49,5 @@ class Visit(msgspec.Struct):
     trusted: bool = False
     """the client's credentials were right, or none are needed"""
     extra: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list)
+    end: Callable[[GatewayError], Awaitable[None]] | None = None
+    """how to end an answer that has begun; None: none has"""

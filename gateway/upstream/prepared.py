@@ -8,11 +8,25 @@ from gateway.adapters import Context, Hooks, Settings
 from gateway.chat import Json
 from gateway.upstream.transport import Headers, Url
 
+RELAYED = (
+    "embeddings",
+    "moderations",
+    "images/generations",
+    "images/edits",
+    "images/variations",
+    "audio/speech",
+    "audio/transcriptions",
+    "audio/translations",
+    "rerank",
+)
+"""Endpoints that are passed on rather than translated."""
+
 PATHS = {
     "chat": "/chat/completions",
     "responses": "/responses",
     "messages": "/messages",
     "completions": "/completions",
+    **{name: f"/{name}" for name in RELAYED},
 }
 """Where each endpoint, or the endpoint of each dialect, is below a provider's base URL."""
 
@@ -23,6 +37,8 @@ INSIDE = "inside"
 class Prepared(msgspec.Struct, frozen=True):
     """One request, ready to be sent.
 
+    body            the JSON body; {} for one that is not JSON
+    data            the body's bytes as they are sent
     options         the provider's options as they hold for this target
     client_dialect  what the client speaks; `context.dialect` is what the provider is spoken to in
     client          the client's own body, where an answer in its dialect has to repeat parts of it
@@ -33,6 +49,7 @@ class Prepared(msgspec.Struct, frozen=True):
     url: Url
     headers: Headers
     body: Json
+    data: bytes
     hooks: Hooks
     context: Context
     options: Settings

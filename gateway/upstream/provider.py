@@ -24,10 +24,11 @@ from gateway import config, failures
 from gateway.adapters import Adapter, Context, Hooks, Loader, Settings, apply, read_wish, settings
 from gateway.chat import Chunk, Json, Request, dumps, loads
 from gateway.dialects import dialect
-from gateway.errors import AdapterError, StreamCut, UpstreamError
+from gateway.errors import AdapterError, Skipped, StreamCut, UpstreamError
 from gateway.upstream.answer import Answer
-from gateway.upstream.prepared import INSIDE, PATHS, Prepared
+from gateway.upstream.prepared import INSIDE, PATHS, RELAYED, Prepared
 from gateway.upstream.reasoning import Memory
+from gateway.upstream.relay import Relay, boundary_of, model_span
 from gateway.upstream.transport import Exchange, Headers, Transport, TransportError, Url
 
 FIRST_TOKEN = 60.0
@@ -97,14 +98,14 @@ class Provider:
             first = FIRST_TOKEN if request.stream else float("inf")
         clock = Clock(loop, min(start + first, total, request.deadline), total, target.idle or limits.idle, start + first <= min(total, request.deadline))
         exchange: Exchange | None = None
-        answer: Answer | None = None
+        answer: Answer | Relay | None = None
         try:
             connect = min(start + (target.connect or limits.connect), clock.first)
-            exchange = await self._transport.open(b"POST", prepared.url, prepared.headers, dumps(prepared.body), connect=connect, deadline=clock.first)
+            exchange = await self._transport.open(b"POST", prepared.url, prepared.headers, prepared.data, connect=connect, deadline=clock.first)
             self._keep_headers(request, exchange)
             if not 200 <= exchange.status < 300:
                 raise await self._refused(exchange, prepared, clock)
-            answer = Answer(request.stream, prepared)
+            answer = self._answer(request, prepared, exchange)
             try:
                 while not answer.over:
                     for chunk in answer.take(await self._read(exchange, answer, clock)):
@@ -137,6 +138,8 @@ class Provider:
         target = request.target
         assert target is not None
         hooks, options = self._current(target)
+        if request.endpoint in RELAYED:
+            return self._relayed(request, target, hooks, options)
         adapter = hooks.adapter
         spoken = request.dialect if request.dialect in options["speaks"] else adapter.dialect
         body, client = request.body.fresh(), None
@@ -158,7 +161,26 @@ class Provider:
         forwarded = request.headers if request.dialect == spoken else {}
         headers = self._headers(adapter, request.record.id, forwarded, bool(body.get("stream")), special)
         url = self._url(adapter, PATHS.get(spoken, ""), special)
-        return Prepared(url, headers, body, hooks, context, options, request.dialect, client, include_usage, request.empty_ok)
+        return Prepared(url, headers, body, dumps(body), hooks, context, options, request.dialect, client, include_usage, request.empty_ok)
+
+    def _relayed(self, request: Request, target: config.Target, hooks: Hooks, options: Settings) -> Prepared:
+        """A request that is passed on: the model's name is exchanged, JSON goes through the hooks."""
+        if hooks.adapter.dialect != "chat":
+            raise Skipped(f"{self.name} serves no {request.endpoint}")
+        context = Context(self.name, target.model, request.endpoint, "chat", request.stream, request.attempt, options=options)
+        kind, body = request.headers.get("content-type", "application/json"), {}
+        if kind.startswith("multipart/"):
+            data = request.body.raw
+            span = model_span(data, boundary_of(kind))
+            if span is not None:
+                data = data[: span[0]] + target.model.encode() + data[span[1] :]
+        else:
+            body = apply.prepare({**request.body.fresh(), "model": target.model}, hooks, options, context)
+            data = dumps(body)
+        special = hooks.build_request(body, context) if hooks.has("build_request") else None
+        headers = self._headers(hooks.adapter, request.record.id, {**request.headers, "accept": "*/*"}, request.stream, special)
+        url = self._url(hooks.adapter, PATHS[request.endpoint], special)
+        return Prepared(url, headers, body, data, hooks, context, options, "chat", None, False, False)
 
     def _turned(self, body: Json, request: Request, spoken: str, options: Settings, context: Context) -> Json:
         """The request in the provider's dialect, with the reasoning that its client lost; chat is the pivot."""
@@ -220,7 +242,14 @@ class Provider:
         return list(headers.items())
 
     @staticmethod
-    async def _read(exchange: Exchange, answer: Answer, clock: Clock) -> bytes | None:
+    def _answer(request: Request, prepared: Prepared, exchange: Exchange) -> Answer | Relay:
+        if request.endpoint not in RELAYED:
+            return Answer(request.stream, prepared)
+        request.record.content_type = (exchange.header(b"content-type") or b"application/octet-stream").decode("latin-1")
+        return Relay(prepared, request.record.content_type)
+
+    @staticmethod
+    async def _read(exchange: Exchange, answer: Answer | Relay, clock: Clock) -> bytes | None:
         if answer.broken is not None:
             return b""
         if answer.finished:
@@ -263,7 +292,7 @@ class Provider:
             return UpstreamError(kind, f"{kind} after {seconds:.1f} s")
         return UpstreamError("protocol" if error.kind == "protocol" else "connect" if error.kind == "connect" else "server", self._redact(str(error)))
 
-    def _cut(self, error: TransportError | UpstreamError, clock: Clock, answer: Answer) -> StreamCut:
+    def _cut(self, error: TransportError | UpstreamError, clock: Clock, answer: Answer | Relay) -> StreamCut:
         """The failure of a stream that the client has begun to read, with the events that tell it so."""
         if isinstance(error, UpstreamError):
             cut = StreamCut(error.kind, self._quoted(error.message), upstream_status=error.upstream_status, retry_after=error.retry_after, error=error.error)
