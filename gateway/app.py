@@ -53,6 +53,7 @@ class Gateway:
         self._telemetry = telemetry or Telemetry()
         self._health = Health()
         self._memory = Memory()
+        self._providers: dict[str, Provider] = {}
         self._fault: str | None = None
         self.config = read()
         self.state = self._build(self.config)
@@ -89,6 +90,10 @@ class Gateway:
         hide = partial(redact, secrets=secrets_of(conf))
         providers = build_providers(conf, loader, self._connect, hide, self._memory)
         server = conf.server
+        for name, provider in providers.items():
+            if (old := self._providers.get(name)) is not None and old.settings == provider.settings:
+                provider.lessons = old.lessons
+        self._providers = providers
         router = Router(conf.models, providers, self._health, self._telemetry, windows(conf))
         return api.State(
             server=server,
@@ -102,10 +107,19 @@ class Gateway:
         )
 
     def _ready(self, loader: Loader) -> tuple[bool, dict[str, Any]]:
-        parts: dict[str, Any] = {"config": {"file": self.config.file, "error": self._fault}, "providers": {"resting": self._health.resting()}}
+        providers: dict[str, Any] = {"resting": self._health.resting(), "learned": self._learned()}
+        parts: dict[str, Any] = {"config": {"file": self.config.file, "error": self._fault}, "providers": providers}
         if loader.faults:
             parts["adapters"] = {"errors": {str(Path(path).name): why for path, why in loader.faults.items()}}
         return True, parts
+
+    def _learned(self) -> dict[str, list[str]]:
+        """Refusals that are prevented by now, by target."""
+        out: dict[str, list[str]] = {}
+        for name, provider in self.state.router.providers.items():
+            for model, kind in provider.lessons:
+                out.setdefault(f"{name}/{model}", []).append(kind)
+        return out
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[dict[str, Any]]:

@@ -26,7 +26,7 @@ def routes() -> list[Route]:
 
 
 async def providers(web: Web) -> Response:
-    """Every provider with its adapter, and the targets that rest."""
+    """Every provider with its adapter, its targets that rest, and the refusals that are prevented by now."""
     state = _visit(web).state
     resting = state.health.resting()
     data = [
@@ -34,6 +34,7 @@ async def providers(web: Web) -> Response:
             "name": name,
             "adapter": provider.adapter.name,
             "base_url": state.redact(provider.base_url() or ""),
+            "learned": [f"{model}: {kind}" for model, kind in provider.lessons],
             "resting": {target: why for target, why in resting.items() if target.startswith(f"{name}/")},
         }
         for name, provider in state.router.providers.items()

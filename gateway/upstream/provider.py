@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,10 +27,13 @@ from gateway.chat import Chunk, Json, Request, dumps, loads
 from gateway.dialects import dialect
 from gateway.errors import AdapterError, Skipped, StreamCut, UpstreamError
 from gateway.upstream.answer import Answer
+from gateway.upstream.lessons import Lessons
 from gateway.upstream.prepared import INSIDE, PATHS, RELAYED, Prepared
 from gateway.upstream.reasoning import Memory
 from gateway.upstream.relay import Relay, boundary_of, model_span
 from gateway.upstream.transport import Exchange, Headers, Transport, TransportError, Url
+
+log = logging.getLogger("thinkgate")
 
 FIRST_TOKEN = 60.0
 """Seconds that a stream may take to its first content where the config sets nothing."""
@@ -67,6 +71,7 @@ class Provider:
         self._hooks = Hooks(loader.get(adapter))
         self._options: dict[config.Target, Settings] = {}
         self._urls: dict[tuple[str, str], Url] = {}
+        self.lessons = Lessons()
 
     @property
     def adapter(self) -> Adapter:
@@ -108,7 +113,10 @@ class Provider:
             answer = self._answer(request, prepared, exchange)
             try:
                 while not answer.over:
-                    for chunk in answer.take(await self._read(exchange, answer, clock)):
+                    chunks = answer.take(await self._read(exchange, answer, clock))
+                    if record.first_content is None:  # the first chunk takes the headers with it
+                        _note(request, prepared)
+                    for chunk in chunks:
                         yield chunk
             except (TransportError, UpstreamError) as error:
                 if not answer.committed:
@@ -117,6 +125,8 @@ class Provider:
             finally:
                 record.usage = answer.usage or record.usage
                 record.tools.extend(answer.tools)
+            if request.repair is not None and self.lessons.learn(target.model, request.repair):
+                log.warning("%s/%s: learned to prevent %s", self.name, target.model, request.repair.kind)
             if answer.turn is not None:
                 self._memory.keep(record.tenant, self.name, target.model, answer.turn)
             await self._drain(exchange, clock)
@@ -128,8 +138,7 @@ class Provider:
         finally:
             record.upstream_seconds += time.perf_counter() - began
             record.hook_seconds += prepared.context.seconds
-            for note in prepared.context.notes:
-                record.note(note)
+            _note(request, prepared)
             if exchange is not None:
                 await exchange.aclose()
 
@@ -151,9 +160,10 @@ class Provider:
             client = request.body.fresh()
         body = self._turned(body, request, spoken, options, context)
         body = apply.prepare(body, hooks, options, context)
+        for lesson in self.lessons.of(target.model):
+            body = self._repaired(body, lesson, hooks, options, context) or body
         if request.repair is not None:
-            context.state["error"] = request.repair.error
-            repaired = apply.recover(body, request.repair.kind, hooks, options, context)
+            repaired = self._repaired(body, request.repair, hooks, options, context)
             if repaired is None:
                 raise NothingToRepair
             body = repaired
@@ -162,6 +172,11 @@ class Provider:
         headers = self._headers(adapter, request.record.id, forwarded, bool(body.get("stream")), special)
         url = self._url(adapter, PATHS.get(spoken, ""), special)
         return Prepared(url, headers, body, dumps(body), hooks, context, options, request.dialect, client, include_usage, request.empty_ok)
+
+    @staticmethod
+    def _repaired(body: Json, failure: UpstreamError, hooks: Hooks, options: Settings, context: Context) -> Json | None:
+        context.state["error"] = failure.error
+        return apply.recover(body, failure.kind, hooks, options, context)
 
     def _relayed(self, request: Request, target: config.Target, hooks: Hooks, options: Settings) -> Prepared:
         """A request that is passed on: the model's name is exchanged, JSON goes through the hooks."""
@@ -331,6 +346,12 @@ class Clock(msgspec.Struct, frozen=True):
 def _asks_for_usage(body: Json) -> bool:
     asked = body.get("stream_options")
     return isinstance(asked, dict) and asked.get("include_usage") is True
+
+
+def _note(request: Request, prepared: Prepared) -> None:
+    """Tell the record what the adapter changed so far."""
+    for note in prepared.context.notes:
+        request.record.note(note)
 
 
 def _readable(body: bytes) -> Any:
