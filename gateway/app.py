@@ -26,6 +26,7 @@ from starlette.types import ASGIApp
 
 from gateway import api, config
 from gateway.adapters import Adapter, Loader, builtin_folder, check_options
+from gateway.dialects.responses import Stored
 from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
 from gateway.routing import Health, Router
@@ -53,6 +54,7 @@ class Gateway:
         self._telemetry = telemetry or Telemetry()
         self._health = Health()
         self._memory = Memory()
+        self._stored = Stored()
         self._providers: dict[str, Provider] = {}
         self._fault: str | None = None
         self.config = read()
@@ -104,6 +106,7 @@ class Gateway:
             redact=hide,
             ready=partial(self._ready, loader),
             control=self,
+            stored=self._stored,
         )
 
     def _ready(self, loader: Loader) -> tuple[bool, dict[str, Any]]:
@@ -195,8 +198,7 @@ def _load(conf: config.Config, loader: Loader, name: str, settings: config.Provi
     try:
         adapter = loader.get(adapter_name)
     except AdapterError as error:
-        known = config.suggest(adapter_name, loader.names())
-        faults.append(conf.fault(f"providers.{name}.adapter", error.message + known))
+        faults.append(conf.fault(f"providers.{name}.adapter", error.message))
         return None
     faults += [conf.fault(f"providers.{name}.options.{key}", text) for key, text in check_options(adapter, settings.options)]
     for index, path in enumerate(settings.hooks):

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request as Web
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway import config
-from gateway.api.headers import response_headers
-from gateway.api.state import Visit
+from gateway.api.answering import json_response, visit_of
 
 
 def routes() -> list[Route]:
@@ -27,7 +26,7 @@ def routes() -> list[Route]:
 
 async def providers(web: Web) -> Response:
     """Every provider with its adapter, its targets that rest, and the refusals that are prevented by now."""
-    state = _visit(web).state
+    state = visit_of(web).state
     resting = state.health.resting()
     data = [
         {
@@ -39,21 +38,21 @@ async def providers(web: Web) -> Response:
         }
         for name, provider in state.router.providers.items()
     ]
-    return _json(web, {"data": data})
+    return json_response(web, {"data": data})
 
 
 async def settings(web: Web) -> Response:
     """The config in use, secrets masked, and how the last reload went."""
-    state = _visit(web).state
+    state = visit_of(web).state
     conf, error = state.control.current()
-    return _json(web, {"config": masked(conf), "file": conf.file, "reload_error": error})
+    return json_response(web, {"config": masked(conf), "file": conf.file, "reload_error": error})
 
 
 async def reload(web: Web) -> Response:
-    state = _visit(web).state
+    state = visit_of(web).state
     ok = state.control.reload()
     _, error = state.control.current()
-    return _json(web, {"reloaded": ok, "error": error}, 200 if ok else 409)
+    return json_response(web, {"reloaded": ok, "error": error}, 200 if ok else 409)
 
 
 def masked(value: Any, name: str = "") -> Any:
@@ -69,14 +68,3 @@ def masked(value: Any, name: str = "") -> Any:
     if isinstance(value, Path | date):
         return str(value)
     return "***" if name == "proxy" and value else value
-
-
-def _visit(web: Web) -> Visit:
-    visit: Visit = web.scope["visit"]
-    return visit
-
-
-def _json(web: Web, value: Any, status: int = 200) -> Response:
-    response = JSONResponse(value, status)
-    response.raw_headers += response_headers(_visit(web).record)
-    return response

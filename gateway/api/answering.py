@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from types import TracebackType
+from typing import Any
 
+from starlette.requests import Request as Web
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Send
 
 from gateway import sse
@@ -25,6 +28,18 @@ _SSE: Headers = [
 ]
 
 
+def visit_of(web: Web) -> Visit:
+    visit: Visit = web.scope["visit"]
+    return visit
+
+
+def json_response(web: Web, value: Any, status: int = 200) -> Response:
+    """A JSON answer of an ordinary route, with the headers that every answer has."""
+    response = JSONResponse(value, status)
+    response.raw_headers += response_headers(visit_of(web).record)
+    return response
+
+
 async def send_json(send: Send, status: int, value: bytes, headers: Headers) -> None:
     await send({"type": "http.response.start", "status": status, "headers": [*headers, _JSON, (b"content-length", str(len(value)).encode("ascii"))]})
     await send({"type": "http.response.body", "body": value})
@@ -40,7 +55,7 @@ async def send_error(send: Send, record: Record, error: GatewayError, extra: Hea
 
 def envelope(error: GatewayError, record: Record) -> tuple[int, Json]:
     """Status and body of a failure, in the dialect of the endpoint."""
-    if record.endpoint != "messages":
+    if not record.endpoint.startswith("messages"):
         return error.status, {"error": error.body()}
     status = _OVERLOADED if error.status == 503 else error.status
     return status, dialect("messages").error_body(error.body(), status, record.id)

@@ -78,10 +78,9 @@ class Endpoint(ABC):
     async def answer(self, model: Model, request: Request, send: Send, visit: Visit) -> GatewayError | None:
         """Write the answer; the failure with which a begun one ended. Raises GatewayError before anything was written."""
 
-    def made(self, visit: Visit, body: Body, model: str, stream: bool, forwarded: Mapping[str, str]) -> Request:
+    def made(self, visit: Visit, body: Body, model: str, stream: bool, headers: Mapping[str, str]) -> Request:
         visit.record.model = model
-        headers = visit.headers
-        only = headers.get(b"x-thinkgate-provider")
+        only = visit.headers.get(b"x-thinkgate-provider")
         return Request(
             body=body,
             model=model,
@@ -89,9 +88,9 @@ class Endpoint(ABC):
             stream=stream,
             endpoint=self.endpoint,
             dialect=self.dialect,
-            headers=forwarded,
+            headers=headers,
             only=only.decode("latin-1") if only is not None else None,
-            fallback=headers.get(b"x-thinkgate-fallback", b"").lower() not in (b"off", b"0", b"false", b"no"),
+            fallback=visit.headers.get(b"x-thinkgate-fallback", b"").lower() not in (b"off", b"0", b"false", b"no"),
         )
 
     async def _dry_run(self, visit: Visit, chain: Chain, request: Request, send: Send) -> None:
@@ -121,8 +120,7 @@ class Completions(Endpoint):
         if stream is not None and not isinstance(stream, bool):
             raise InvalidRequest("`stream` must be true or false", param="stream")
         record.stream = bool(stream)
-        forwarded = {name.decode(): headers[name].decode("latin-1") for name in _FORWARDED if name in headers}
-        return self.made(visit, Body(raw, body), record.model, record.stream, forwarded)
+        return self.made(visit, Body(raw, body), record.model, record.stream, forwarded(headers))
 
     async def answer(self, model: Model, request: Request, send: Send, visit: Visit) -> GatewayError | None:
         if not request.stream:
@@ -140,6 +138,11 @@ class Completions(Endpoint):
             raise InvalidRequest(f"`{name}` is missing", param=name, code="missing_required_parameter")
         if name == "messages" and not (isinstance(value, list) and all(isinstance(message, dict) for message in value)):
             raise InvalidRequest("`messages` must be a list of objects", param="messages")
+
+
+def forwarded(headers: Mapping[bytes, bytes]) -> dict[str, str]:
+    """The client's headers that may reach a provider."""
+    return {name.decode(): headers[name].decode("latin-1") for name in _FORWARDED if name in headers}
 
 
 def text_field(body: dict[str, Any], name: str) -> str:

@@ -17,7 +17,7 @@ def response_headers(record: Record) -> Headers:
     """Who answered, after what, and how long it took so far."""
     exchanges = [a for a in record.attempts if a.skipped is None]
     headers: Headers = [(b"x-request-id", record.id.encode("ascii"))]
-    if record.endpoint == "messages":
+    if record.endpoint.startswith("messages"):
         headers.append((b"request-id", record.id.encode("ascii")))
     if record.provider is not None:
         headers.append((b"x-thinkgate-provider", _ascii(record.provider)))

@@ -9,7 +9,7 @@ from starlette.types import Send
 
 from gateway.api.answering import failure, send_json
 from gateway.api.bodies import parse_object
-from gateway.api.completions import Endpoint, text_field
+from gateway.api.completions import Endpoint, forwarded, text_field
 from gateway.api.headers import response_headers
 from gateway.api.state import Visit
 from gateway.chat import Body, Model, Request
@@ -37,7 +37,7 @@ class Relayed(Endpoint):
         else:
             raise UnsupportedMedia(f'content type "{media[:64]}" is not supported here; send application/json or multipart/form-data')
         visit.record.stream = stream
-        return self.made(visit, held, model, stream, {"content-type": kind})
+        return self.made(visit, held, model, stream, {**forwarded(visit.headers), "content-type": kind})
 
     async def answer(self, model: Model, request: Request, send: Send, visit: Visit) -> GatewayError | None:
         """JSON as one body; everything else piece by piece. What breaks off after its start is cut, never ended cleanly."""

@@ -15,21 +15,25 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan
 
 import gateway
-from gateway.api import admin
+from gateway.api import admin, responses
+from gateway.api.answering import envelope, json_response, visit_of
 from gateway.api.completions import Completions
+from gateway.api.counting import Counting
 from gateway.api.gate import Gate
-from gateway.api.headers import error_headers, response_headers
+from gateway.api.headers import error_headers
 from gateway.api.relay import Relayed
-from gateway.api.state import State, Visit
+from gateway.api.responses import Responses
+from gateway.api.state import State
 from gateway.errors import GatewayError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.upstream import RELAYED
 
 ENDPOINTS: dict[str, ASGIApp] = {
     "/chat/completions": Completions("chat", "chat"),
-    "/responses": Completions("responses", "responses"),
+    "/responses": Responses("responses", "responses"),
     "/messages": Completions("messages", "messages"),
     "/completions": Completions("completions", "completions"),
     **{f"/{name}": Relayed(name) for name in RELAYED},
+    "/messages/count_tokens": Counting("messages/count_tokens"),
 }
 """What is served straight from the gate, below /v1 and without it."""
 
@@ -43,6 +47,7 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
     for prefix in ("/v1", ""):
         direct |= {f"{prefix}{path}": endpoint for path, endpoint in ENDPOINTS.items()}
         routes += [
+            *responses.routes(prefix),
             Route(f"{prefix}/models", models, methods=["GET"]),
             Route(f"{prefix}/models/{{name:path}}", model, methods=["GET"]),
         ]
@@ -63,41 +68,41 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
 
 
 async def root(web: Web) -> Response:
-    return _json(web, {"name": "thinkgate", "version": gateway.__version__})
+    return json_response(web, {"name": "thinkgate", "version": gateway.__version__})
 
 
 async def healthz(web: Web) -> Response:
-    return _json(web, {"status": "ok"})
+    return json_response(web, {"status": "ok"})
 
 
 async def readyz(web: Web) -> Response:
-    ready, parts = _visit(web).state.ready()
-    return _json(web, {"status": "ready" if ready else "not ready", **parts}, 200 if ready else 503)
+    ready, parts = visit_of(web).state.ready()
+    return json_response(web, {"status": "ready" if ready else "not ready", **parts}, 200 if ready else 503)
 
 
 async def metrics(web: Web) -> Response:
-    return Response(_visit(web).state.telemetry.expose(), media_type="text/plain; version=0.0.4")
+    return Response(visit_of(web).state.telemetry.expose(), media_type="text/plain; version=0.0.4")
 
 
 async def models(web: Web) -> Response:
     """What clients may put into `model`; in Anthropic's shape for clients that speak Messages."""
-    visit = _visit(web)
+    visit = visit_of(web)
     names = visit.state.router.names()
     if b"anthropic-version" in visit.headers:
         data: list[Any] = [_anthropic(name) for name in names]
-        return _json(web, {"data": data, "has_more": False, "first_id": names[0] if names else None, "last_id": names[-1] if names else None})
+        return json_response(web, {"data": data, "has_more": False, "first_id": names[0] if names else None, "last_id": names[-1] if names else None})
     data = [_entry(name) for name in names]
-    return _json(web, {"object": "list", "data": data, "models": data})
+    return json_response(web, {"object": "list", "data": data, "models": data})
 
 
 async def model(web: Web) -> Response:
     name = web.path_params["name"]
-    visit = _visit(web)
+    visit = visit_of(web)
     try:
         visit.state.router.find(name)
     except InvalidRequest as error:
         raise NotFound(error.message, code="model_not_found", param="model") from None
-    return _json(web, _anthropic(name) if b"anthropic-version" in visit.headers else _entry(name))
+    return json_response(web, _anthropic(name) if b"anthropic-version" in visit.headers else _entry(name))
 
 
 def _entry(name: str) -> dict[str, Any]:
@@ -108,21 +113,11 @@ def _anthropic(name: str) -> dict[str, Any]:
     return {"type": "model", "id": name, "display_name": name, "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_STARTED))}
 
 
-def _visit(web: Web) -> Visit:
-    visit: Visit = web.scope["visit"]
-    return visit
-
-
-def _json(web: Web, value: Any, status: int = 200) -> Response:
-    response = JSONResponse(value, status)
-    response.raw_headers += response_headers(_visit(web).record)
-    return response
-
-
 async def _gateway_error(web: Web, error: Exception) -> Response:
     assert isinstance(error, GatewayError)
-    response = JSONResponse({"error": error.body()}, error.status)
-    response.raw_headers += error_headers(_visit(web).record, error)
+    status, body = envelope(error, visit_of(web).record)
+    response = JSONResponse(body, status)
+    response.raw_headers += error_headers(visit_of(web).record, error)
     if isinstance(error, MethodNotAllowed) and error.allow:
         response.headers["allow"] = ", ".join(error.allow)
     return response

@@ -11,6 +11,7 @@ import msgspec
 from gateway import config
 from gateway.api.auth import Auth
 from gateway.chat import Record
+from gateway.dialects.responses import Stored
 from gateway.errors import GatewayError
 from gateway.routing import Health, Router
 from gateway.telemetry import Telemetry
@@ -38,6 +39,7 @@ class State:
     redact: Callable[[str], str]
     ready: Callable[[], tuple[bool, dict[str, Any]]]
     control: Control
+    stored: Stored
 
 
 class Visit(msgspec.Struct):

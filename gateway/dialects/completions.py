@@ -267,7 +267,9 @@ class Writer:
 class Native:
     """Watches a completions stream that goes to the client as it is; `usage` as the provider told it."""
 
-    def __init__(self) -> None:
+    def __init__(self, request: Json | None = None) -> None:
+        self.instead: list[Event] | None = None  # nothing is ever replaced here
+        self.name: str | None = None  # and no event has a name
         self.done = False
         self.has_content = False
         self.usage: Json | None = None

@@ -18,6 +18,7 @@ RELAYED = (
     "audio/transcriptions",
     "audio/translations",
     "rerank",
+    "messages/count_tokens",
 )
 """Endpoints that are passed on rather than translated."""
 

@@ -180,9 +180,10 @@ class Provider:
 
     def _relayed(self, request: Request, target: config.Target, hooks: Hooks, options: Settings) -> Prepared:
         """A request that is passed on: the model's name is exchanged, JSON goes through the hooks."""
-        if hooks.adapter.dialect != "chat":
+        needed = "messages" if request.endpoint.startswith("messages/") else "chat"
+        if needed not in (hooks.adapter.dialect, *options["speaks"]):
             raise Skipped(f"{self.name} serves no {request.endpoint}")
-        context = Context(self.name, target.model, request.endpoint, "chat", request.stream, request.attempt, options=options)
+        context = Context(self.name, target.model, request.endpoint, needed, request.stream, request.attempt, options=options)
         kind, body = request.headers.get("content-type", "application/json"), {}
         if kind.startswith("multipart/"):
             data = request.body.raw
@@ -195,7 +196,7 @@ class Provider:
         special = hooks.build_request(body, context) if hooks.has("build_request") else None
         headers = self._headers(hooks.adapter, request.record.id, {**request.headers, "accept": "*/*"}, request.stream, special)
         url = self._url(hooks.adapter, PATHS[request.endpoint], special)
-        return Prepared(url, headers, body, data, hooks, context, options, "chat", None, False, False)
+        return Prepared(url, headers, body, data, hooks, context, options, needed, None, False, False)
 
     def _turned(self, body: Json, request: Request, spoken: str, options: Settings, context: Context) -> Json:
         """The request in the provider's dialect, with the reasoning that its client lost; chat is the pivot."""

@@ -497,6 +497,12 @@ def test_an_error_event_is_a_failure_of_its_class(event: Json, kind: str):
         assert failed.value.kind == kind
 
 
+def test_after_the_end_nothing_is_said_again():
+    events = stream_of(own(said("Hi")))
+
+    assert read(*events, events[-1]) == read(*events)
+
+
 def test_a_stream_that_breaks_off_is_not_done():
     reader = responses.Reader("m")
     for event in stream_of(own(said("Hi")))[:-1]:

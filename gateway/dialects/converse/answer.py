@@ -195,14 +195,12 @@ class Reader:
 def _parse(name: str | None, data: bytes) -> Json:
     """The payload of an event. Raises UpstreamError if the event is an exception."""
     try:
-        event: Any = loads(data)
+        value = loads(data)
     except ValueError:
-        event = {}
-    if not isinstance(event, dict):
-        event = {}
+        value = None
+    event = mapping(value)
     if name in _STATUSES or (name or "").endswith(("Exception", "Error", "error")):
-        message = event.get("message") or event.get("Message") or event.get("originalMessage") or ""
-        raise failures.classify(
-            _STATUSES.get(name or "", 500), {}, {"error": {"message": quote(str(message), ()) or name, "type": name, "code": name}}
-        ).failure()
+        message = event.get("message") or event.get("Message") or event.get("originalMessage")
+        error = {"message": quote(str(message), ()) if message else name, "type": name, "code": name}
+        raise failures.classify(_STATUSES.get(name or "", 500), {}, {"error": error}).failure()
     return event

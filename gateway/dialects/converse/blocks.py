@@ -9,8 +9,8 @@ from gateway.chat import Json
 from gateway.dialects.media import data_url, file_data, is_data, url_of
 from gateway.errors import Skipped
 
-MARK = "_cached"
-"""A key of the gateway's own: the block ends a part of the prompt that is to be cached."""
+MARK = "_mark"
+"""A key of the gateway's own: the cache point that is to stand behind the block. It never stays in a request."""
 
 _DOCUMENTS = {
     "application/pdf": "pdf",
@@ -34,9 +34,17 @@ def content_blocks(message: Json, texts_only: bool = False) -> list[Json]:
     """
     content = message.get("content")
     blocks = [block for part in (content if isinstance(content, list) else [content]) if (block := _block(part, texts_only))]
-    if blocks and isinstance(message.get("cache_control"), dict):
-        blocks[-1][MARK] = True
+    if blocks:
+        blocks[-1] = marked(blocks[-1], message.get("cache_control"))
     return blocks
+
+
+def marked(block: Json, cache_control: Any) -> Json:
+    """The block with the cache point for Anthropic's `cache_control`, if that is one."""
+    if not isinstance(cache_control, dict):
+        return block
+    lives = {"ttl": cache_control["ttl"]} if cache_control.get("ttl") in ("5m", "1h") else {}
+    return {**block, MARK: {"cachePoint": {"type": "default", **lives}}}
 
 
 def _block(part: Any, texts_only: bool) -> Json | None:
@@ -45,9 +53,7 @@ def _block(part: Any, texts_only: bool) -> Json | None:
     if not isinstance(part, dict):
         return None
     block = _of_kind(part, part.get("type"), texts_only)
-    if block and isinstance(part.get("cache_control"), dict):
-        block[MARK] = True
-    return block
+    return block and marked(block, part.get("cache_control"))
 
 
 def _of_kind(part: Json, kind: Any, texts_only: bool) -> Json | None:

@@ -8,29 +8,38 @@ wherever the history has tool blocks (docs.aws.amazon.com, Converse, 2026).
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from gateway.chat import Json, dumps
-from gateway.dialects.converse.blocks import MARK, content_blocks, name_apart
+from gateway.dialects.converse.blocks import MARK, content_blocks, marked, name_apart
 from gateway.dialects.messages.carriers import signed_blocks
 from gateway.dialects.messages.outbound import OPENING, tool_input
 from gateway.dialects.messages.terms import listed, mapping, spell
 from gateway.errors import Skipped
 
 # fields that Converse knows under the same name; chat clients send them as extras
-_SAME = ("additionalModelRequestFields", "additionalModelResponseFieldPaths", "guardrailConfig", "performanceConfig", "requestMetadata")
+_SAME = (
+    "additionalModelRequestFields",
+    "additionalModelResponseFieldPaths",
+    "guardrailConfig",
+    "outputConfig",
+    "performanceConfig",
+    "requestMetadata",
+    "serviceTier",
+)
 _PLACE = {"reasoningContent": 0, "toolResult": 0, "toolUse": 2}
 _CHOICES: Mapping[str, Json] = {"auto": {"auto": {}}, "required": {"any": {}}}
-_ID_LENGTH = 64
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _CACHES = ("claude", "nova")  # the models whose requests may hold cache points
 
 
 def request_from_chat(body: Json) -> Json:
     """The Converse request that asks the same; `model` and `stream` stand in its path and are left in the body for that.
 
-    Penalties, `n`, `seed`, `logprobs`, `response_format` and what else Converse has no word for
-    are left out, unsigned reasoning too. Raises Skipped for content that cannot be carried.
+    Penalties, `n`, `seed`, `logprobs`, `json_object` and what else Converse has no word for are
+    left out, unsigned reasoning too. Raises Skipped for content that cannot be carried.
     """
     if body.get("functions"):
         raise Skipped("the Converse dialect has no form for the legacy `functions`")
@@ -45,6 +54,8 @@ def request_from_chat(body: Json) -> Json:
     if tools := _tool_config(body, turns, caches):
         out["toolConfig"] = tools
     out |= {key: body[key] for key in _SAME if body.get(key) is not None}
+    if form := _text_format(mapping(body.get("response_format"))):
+        out["outputConfig"] = {"textFormat": form, **mapping(out.get("outputConfig"))}
     if type(body.get("top_k")) is int and "claude" in str(body.get("model")):
         out["additionalModelRequestFields"] = {"top_k": body["top_k"], **mapping(out.get("additionalModelRequestFields"))}
     if body.get("stream") is not None:
@@ -67,9 +78,18 @@ def _config(body: Mapping[str, Any]) -> Json:
     return out
 
 
+def _text_format(form: Json) -> Json | None:
+    given = mapping(form.get("json_schema"))
+    if form.get("type") != "json_schema" or not isinstance(given.get("schema"), dict):
+        return None
+    named = {key: given[key] for key in ("name", "description") if isinstance(given.get(key), str) and given[key]}
+    return {"type": "json_schema", "structure": {"jsonSchema": {"schema": dumps(given["schema"]).decode(), **named}}}
+
+
 def _tool_config(body: Mapping[str, Any], turns: list[Json], caches: bool) -> Json | None:
     """Tools and choice. Converse cannot be told to call none: then, as without tools, only those that the history needs stay."""
     offered = {tool["toolSpec"]["name"]: tool for item in listed(body.get("tools")) if (tool := _tool(item))}
+    marks = [mark for tool in offered.values() if (mark := tool.pop(MARK, None))]
     used = {name: {"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}} for name in _called(turns)}
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
@@ -80,8 +100,7 @@ def _tool_config(body: Mapping[str, Any], turns: list[Json], caches: bool) -> Js
     if choice == "none" or not offered:
         tools = [offered.get(name, tool) for name, tool in used.items()]
         return {"tools": tools} if tools else None
-    marked = [tool.pop(MARK, False) for tool in offered.values()]
-    out: Json = {"tools": [*offered.values(), *([_POINT] if caches and any(marked) else [])]}
+    out: Json = {"tools": [*offered.values(), *(marks[-1:] if caches else ())]}
     if named := _choice(choice, offered):
         out["toolChoice"] = named
     return out
@@ -102,7 +121,7 @@ def _tool(item: Json) -> Json | None:
     if isinstance(function.get("description"), str) and function["description"].strip():
         spec["description"] = function["description"]
     spec["inputSchema"] = {"json": {"type": "object", **mapping(function.get("parameters"))}}
-    return {"toolSpec": spec, **({MARK: True} if isinstance(item.get("cache_control"), dict) else {})}
+    return marked({"toolSpec": spec}, item.get("cache_control"))
 
 
 def _name(item: Json) -> str:
@@ -182,28 +201,25 @@ def _result(message: Json) -> Json:
     if content is not None and not isinstance(content, str | list):
         message = {**message, "content": dumps(content).decode()}
     blocks = content_blocks(message)
-    marked = [block.pop(MARK, False) for block in blocks]
+    marks = [mark for block in blocks if (mark := block.pop(MARK, None))]
     result: Json = {"toolResult": {"toolUseId": _ident(message.get("tool_call_id") or ""), "content": blocks}}
-    return {**result, MARK: True} if any(marked) else result
+    return {**result, MARK: marks[-1]} if marks else result
 
 
 def _ident(ident: Any) -> str:
     """An id in the characters and the length that Converse allows, the same for call and result."""
-    spelled = spell(str(ident))
-    return spelled if len(spelled) <= _ID_LENGTH else hashlib.sha256(spelled.encode()).hexdigest()
-
-
-_POINT: Json = {"cachePoint": {"type": "default"}}
+    text = str(ident)
+    return text if _ID.fullmatch(text) else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _pointed(blocks: list[Json], caches: bool) -> list[Json]:
     """The blocks with a cache point behind each marked one, where the model takes them."""
     out: list[Json] = []
     for block in blocks:
-        marked = block.pop(MARK, False)
+        mark = block.pop(MARK, None)
         out.append(block)
-        if marked and caches:
-            out.append(dict(_POINT))
+        if mark and caches:
+            out.append(mark)
     return out
 
 

@@ -10,24 +10,44 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.chat import Json, dumps
-from gateway.dialects.messages.terms import mapping
+from gateway.dialects.messages.terms import listed, mapping
 
 _KEPT = ("title", "description", "minItems", "maxItems", "minProperties", "maxProperties", "minLength", "maxLength", "pattern", "minimum", "maximum")
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _FORMATS = {"string": ("date-time", "enum"), "number": ("float", "double"), "integer": ("int32", "int64")}
-_DEPTH = 24  # references that lead back to themselves end here
+_DEPTH = 60
+_NODES = 5000  # references multiply: some lines can stand for millions of nodes
+
+Within = tuple[Any, ...]
+"""The root, then the references that were followed to come here, and a None for each other step down."""
+
+
+class _Root:
+    """The schema that references point into, and how many nodes its copy may still have."""
+
+    __slots__ = ("left", "schema")
+
+    def __init__(self, schema: Json) -> None:
+        self.schema = schema
+        self.left = _NODES
 
 
 def cleaned(schema: Any) -> Json:
-    """A new schema of the subset that says the same, as far as it can."""
-    root = mapping(schema)
-    return _clean(root, root, 0)
+    """A new schema of the subset that says the same, as far as it can.
+
+    A reference back to what it stands in becomes an object without properties.
+    """
+    root = _Root(mapping(schema))
+    return _clean(root.schema, (root,))
 
 
-def _clean(schema: Any, root: Json, depth: int) -> Json:
-    if not isinstance(schema, dict) or depth > _DEPTH:
-        return {"type": "object"} if depth > _DEPTH else {"type": "string"}
-    schema = _whole(schema, root)
+def _clean(schema: Any, within: Within) -> Json:
+    if not isinstance(schema, dict):
+        return {"type": "string"}
+    within[0].left -= 1
+    if len(within) > _DEPTH or within[0].left < 0:
+        return {"type": "object"}
+    schema, within = _whole(schema, (*within, None))
     types, nullable = _types(schema)
     out: Json = {key: schema[key] for key in _KEPT if schema.get(key) is not None}
     if isinstance(schema.get("default"), str | int | float):
@@ -36,28 +56,29 @@ def _clean(schema: Any, root: Json, depth: int) -> Json:
     if nullable or null_variant:
         out["nullable"] = True
     if len(variants) == 1:
-        return {**_clean(variants[0], root, depth + 1), **out}
+        return {**_clean(variants[0], within), **out}
     if variants:
-        out["anyOf"] = [_clean(variant, root, depth + 1) for variant in variants]
+        out["anyOf"] = [_clean(variant, within) for variant in variants]
         return out
     out = {"type": types[0] if types else _guess(schema), **out}
     _add_enum(out, schema)
-    _add_inner(out, schema, root, depth)
+    _add_inner(out, schema, within)
     return out
 
 
-def _whole(schema: Json, root: Json) -> Json:
+def _whole(schema: Json, within: Within) -> tuple[Json, Within]:
     """The schema with its own reference followed and its `allOf` merged in."""
-    seen: list[str] = []
-    while isinstance(reference := schema.get("$ref"), str) and reference not in seen:
-        seen.append(reference)
-        schema = {**_target(reference, root), **{key: value for key, value in schema.items() if key != "$ref"}}
-    for part in schema.get("allOf") or ():
-        part = _whole(part, root) if isinstance(part, dict) and part is not schema else {}
+    while isinstance(reference := schema.get("$ref"), str):
+        target = {"type": "object"} if reference in within else _target(reference, within[0].schema)
+        schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+        within = (*within, reference)
+    parts = schema.get("allOf")
+    for part in listed(parts) if len(within) <= _DEPTH else ():
+        part, within = _whole(part, (*within, None))
         properties = {**mapping(part.get("properties")), **mapping(schema.get("properties"))}
         required = [*(part.get("required") or ()), *(schema.get("required") or ())]
         schema = {**part, **schema, **({"properties": properties} if properties else {}), **({"required": required} if required else {})}
-    return schema
+    return schema, within
 
 
 def _target(reference: str, root: Json) -> Json:
@@ -117,7 +138,7 @@ def _add_enum(out: Json, schema: Json) -> None:
     out["description"] = f"{out['description']} {told}" if out.get("description") else told
 
 
-def _add_inner(out: Json, schema: Json, root: Json, depth: int) -> None:
+def _add_inner(out: Json, schema: Json, within: Within) -> None:
     kind, form = out["type"], schema.get("format")
     if form in _FORMATS.get(kind, ()):
         out["format"] = form
@@ -126,9 +147,9 @@ def _add_inner(out: Json, schema: Json, root: Json, depth: int) -> None:
         if not isinstance(items, dict):  # a tuple: its variants, since the position cannot be said
             places = items if isinstance(items, list) else schema.get("prefixItems")
             items = {"anyOf": places} if isinstance(places, list) and places else {}
-        out["items"] = _clean(items, root, depth + 1)
+        out["items"] = _clean(items, within)
     elif kind == "object" and (properties := mapping(schema.get("properties"))):
-        out["properties"] = {name: _clean(inner, root, depth + 1) for name, inner in properties.items()}
+        out["properties"] = {name: _clean(inner, within) for name, inner in properties.items()}
         required = [name for name in dict.fromkeys(schema.get("required") or ()) if isinstance(name, str) and name in properties]
         if required:
             out["required"] = required

@@ -1,6 +1,6 @@
 """The words of the Gemini API and their chat counterparts: roles, finish reasons, usage, names, signatures.
 
-Source where nothing else is said: ai.google.dev/api/generate-content, 2026.
+Source where nothing else is said: the types of google-genai 3.6.1 (2026-11).
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ _FILTERED = (
     "IMAGE_SAFETY",
     "IMAGE_PROHIBITED_CONTENT",
     "IMAGE_RECITATION",
+    "ESCALATION",
+    "MODEL_ARMOR",
 )
-_FINISH = {"MAX_TOKENS": "length", **dict.fromkeys(_FILTERED, "content_filter")}
+_FINISH = {"MAX_TOKENS": "length", "CONTINUATION": "length", **dict.fromkeys(_FILTERED, "content_filter")}
 _FAILED = {
     "MALFORMED_FUNCTION_CALL": "protocol",
     "MALFORMED_RESPONSE": "protocol",
     "UNEXPECTED_TOOL_CALL": "protocol",
     "TOO_MANY_TOOL_CALLS": "protocol",
     "MISSING_THOUGHT_SIGNATURE": "signature",
+    "PUP_LIMITED_DISABLED": "auth",
 }
 _GENERATION = re.compile(r"gemini-(\d+)")
 

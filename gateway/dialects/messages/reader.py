@@ -161,7 +161,8 @@ class Native:
     without which the SDKs ignore it (anthropic 2.14, 2026-11) and which some relays leave out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, request: Json | None = None) -> None:
+        self.instead: list[tuple[str | None, Json]] | None = None  # nothing is ever replaced here
         self.done = False
         self.has_content = False
         self.name: str | None = None

@@ -1,0 +1,103 @@
+"""`/v1/responses` beyond the ordinary completion: earlier answers that requests refer to, and the routes about them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from starlette.requests import Request as Web
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Send
+
+from gateway.api.answering import json_response, visit_of
+from gateway.api.bodies import check_type, parse_object, read_body
+from gateway.api.completions import Completions
+from gateway.api.state import Visit
+from gateway.chat import Body, Chunk, Json, Model, Request, dumps
+from gateway.dialects import responses
+from gateway.errors import GatewayError
+
+_ENDS = ("response.completed", "response.incomplete")
+
+
+class NotServed(GatewayError):
+    status, type, code = 501, "invalid_request_error", "not_implemented"
+    should_retry = False
+
+
+@dataclass(frozen=True, slots=True)
+class Responses(Completions):
+    """`POST /v1/responses`: what a request refers to is written out first, and its answer is kept."""
+
+    def request(self, visit: Visit, raw: bytes) -> Request:
+        made = super(Responses, self).request(visit, raw)
+        body = made.body.fresh()
+        whole = visit.state.stored.expand(visit.record.tenant, body)
+        return made if whole is body else self.made(visit, Body(dumps(whole), whole), made.model, made.stream, made.headers)
+
+    async def answer(self, model: Model, request: Request, send: Send, visit: Visit) -> GatewayError | None:
+        return await super(Responses, self).answer(Keeping(model, visit), request, send, visit)
+
+
+class Keeping:
+    """A Model whose complete answers are kept for later requests to refer to."""
+
+    def __init__(self, model: Model, visit: Visit) -> None:
+        self._model = model
+        self._visit = visit
+
+    async def generate(self, request: Request) -> AsyncGenerator[Chunk]:
+        asked = request.body.fresh()
+        async with aclosing(self._model.generate(request)) as chunks:
+            async for chunk in chunks:
+                answer = chunk.json() if chunk.whole else chunk.json().get("response") if chunk.event in _ENDS else None
+                if isinstance(answer, dict):
+                    self._visit.state.stored.put(self._visit.record.tenant, asked, answer)
+                yield chunk
+
+
+def routes(prefix: str) -> list[Route]:
+    return [
+        Route(f"{prefix}/responses/input_tokens", input_tokens, methods=["POST"]),
+        Route(f"{prefix}/responses/compact", compact, methods=["POST"]),
+        Route(f"{prefix}/responses/{{ident}}", one, methods=["GET", "DELETE"]),
+        Route(f"{prefix}/responses/{{ident}}/cancel", cancel, methods=["POST"]),
+        Route(f"{prefix}/responses/{{ident}}/input_items", items, methods=["GET"]),
+    ]
+
+
+async def one(web: Web) -> Response:
+    visit, ident = visit_of(web), web.path_params["ident"]
+    stored = visit.state.stored
+    return json_response(web, (stored.delete if web.method == "DELETE" else stored.get)(visit.record.tenant, ident))
+
+
+async def cancel(web: Web) -> Response:
+    visit = visit_of(web)
+    return json_response(web, visit.state.stored.cancel(visit.record.tenant, web.path_params["ident"]))
+
+
+async def items(web: Web) -> Response:
+    visit = visit_of(web)
+    return json_response(web, visit.state.stored.items(visit.record.tenant, web.path_params["ident"]))
+
+
+async def input_tokens(web: Web) -> Response:
+    body = await read_json(web)
+    visit = visit_of(web)
+    whole = visit.state.stored.expand(visit.record.tenant, body)
+    return json_response(web, {"object": "response.input_tokens", "input_tokens": responses.count_input_tokens(whole)})
+
+
+async def compact(web: Web) -> Response:
+    await read_json(web)
+    raise NotServed("compacting a conversation is not served here; send the whole conversation")
+
+
+async def read_json(web: Web) -> Json:
+    """The JSON body of an ordinary route, under the same bounds as everywhere."""
+    visit = visit_of(web)
+    check_type(visit.headers)
+    return parse_object(await read_body(web.receive, visit.headers, visit.state.server.max_body, visit.state.server.body_timeout))
