@@ -309,7 +309,7 @@ def test_the_config_wins_over_the_section_the_section_over_the_adapter() -> None
     assert settings(adapter, "ab", {}).thinking is None
     section = settings(adapter, "b", {}).thinking
     assert section is not None
-    assert (section.wordings["off"].label, section.wordings["on"].fields) == ("off", ((("enable_thinking",), True),))
+    assert (section.wordings["off"].label, section.wordings["on"].fields) == ("on", ((("enable_thinking",), True),))
 
 
 @pytest.mark.parametrize(

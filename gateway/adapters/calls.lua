@@ -302,26 +302,32 @@ local function finished(ok, kind, what)
 end
 
 -- What a file declares: {data = {name = value}, hooks = {name = line}, others = {names}, returned = true | false}.
--- `known` are the names of data and hooks; a returned table stands over globals.
-local function declared(text, name, known)
+-- A returned table stands over globals.
+local function declared(text, name, data_names, hook_names)
   local script, message = box.compile(text, name)
   if not script then error(message, 0) end
   local returned = script()
-  if returned ~= nil and (type(returned) ~= "table" or returned == null) then error(name .. ": the file returns a " .. kind_of(returned) .. "; it returns a table or nothing", 0) end
+  if returned ~= nil and (type(returned) ~= "table" or returned == null) then
+    error(name .. ":1: the file returns a " .. kind_of(returned) .. "; it returns a table or nothing", 0)
+  end
   box.seal()
   local what = { data = {}, hooks = {}, others = setmetatable({}, list_meta), returned = returned ~= nil }
+  local function among(names, key) return find(names, " " .. key .. " ", 1, true) end
   local function take(key, value)
-    if type(key) ~= "string" then error(name .. ": the adapter table has the key " .. text_of(key), 0) end
-    if type(value) == "function" and find(known, " " .. key .. " ", 1, true) then
+    if type(key) ~= "string" then error(name .. ":1: the adapter table has the key " .. text_of(key), 0) end
+    local is_function = type(value) == "function"
+    if among(hook_names, key) and is_function then
       hooks[key], what.hooks[key] = value, box.line_of(value)
-    elseif find(known, " " .. key .. " ", 1, true) then
+    elseif among(data_names, key) and is_function then
+      error(name .. ":" .. box.line_of(value) .. ": " .. key .. " is a function; only hooks are", 0)
+    elseif among(data_names, key) or among(hook_names, key) then
       what.data[key] = value
     else
       what.others[#what.others + 1] = key
     end
   end
   for key, value in next, box.environment do
-    if returned == nil or find(known, " " .. text_of(key) .. " ", 1, true) then take(key, value) end
+    if returned == nil or among(data_names, text_of(key)) or among(hook_names, text_of(key)) then take(key, value) end
   end
   if returned then
     for key, value in next, returned do take(key, value) end
@@ -338,9 +344,9 @@ return {
     return finished(guarded(instructions, seconds, body, name, n, ...))
   end,
   -- Loads the script; the same results.
-  load = function(instructions, seconds, bytes, text, name, known)
+  load = function(instructions, seconds, bytes, text, name, data_names, hook_names)
     clear(bytes)
-    return finished(guarded(instructions, seconds, declared, text, name, known))
+    return finished(guarded(instructions, seconds, declared, text, name, data_names, hook_names))
   end,
   changes = changes,
   forget = forget,

@@ -94,7 +94,7 @@ end
 
 function String.find(s, pattern, init, plain)
   s, pattern, init = str(s), str(pattern), count(init, 1)
-  if plain or not find(pattern, "[%^%$%*%+%?%.%(%)%[%]%%%-]") then return plain_find(s, pattern, init) end
+  if plain or not find(pattern, "[%^%$%*%+%?%.%(%[%%%-]") then return plain_find(s, pattern, init) end
   return finder(s, pattern)(s, pattern, init)
 end
 

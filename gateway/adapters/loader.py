@@ -56,7 +56,14 @@ class Loader:
         entry = self._entries.get(name)
         if entry is not None and entry.adapter is not None and time.monotonic() - entry.looked < self._check_every:
             return entry.adapter
-        return self._newest(name, self._find(name), hooks_only=False)
+        try:
+            path = self._find(name)
+        except AdapterError as fault:
+            if entry is None or entry.adapter is None:
+                raise
+            self._keep(name, entry, fault)
+            return entry.adapter
+        return self._newest(name, path, hooks_only=False)
 
     def file(self, path: Path) -> Adapter:
         """The hooks of one file that stands outside the folders; it may hold no data."""
@@ -79,9 +86,6 @@ class Loader:
                 raise AdapterError(f"{display(found[0])} and {found[1].name}: two adapters of one name in one folder")
             if found:
                 return found[0]
-        known = self._entries.get(name)
-        if known is not None and known.adapter is not None:
-            return known.path  # gone from the disk: the last good version goes on
         raise AdapterError(f"no adapter {name!r}{suggest(name, self.names())}")
 
     def _newest(self, key: str, path: Path, *, hooks_only: bool) -> Adapter:
@@ -89,10 +93,19 @@ class Loader:
         if entry is None or entry.path != path or entry.signature != signature:
             entry = self._load(key, path, signature, entry, hooks_only)
             self._entries[key] = entry
+        elif entry.fault is None:
+            self.faults.pop(key, None)
         entry.looked = now
         if entry.adapter is None:
             raise entry.fault or AdapterError(f"{display(path)}: cannot be read")
         return entry.adapter
+
+    def _keep(self, key: str, entry: _Entry, fault: AdapterError) -> None:
+        """The last good version goes on where the file is gone or ambiguous now."""
+        entry.looked = time.monotonic()
+        if self.faults.get(key) != fault.message:
+            self.faults[key] = fault.message
+            log.error("%s; the version loaded before goes on", fault.message)
 
     def _load(self, key: str, path: Path, signature: Signature, old: _Entry | None, hooks_only: bool) -> _Entry:
         try:

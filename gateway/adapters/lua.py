@@ -24,7 +24,7 @@ from lupa import lua54
 from gateway.adapters.bridge import Document
 from gateway.adapters.hooks import DATA, HOOKS, Context
 from gateway.config import HookBudget
-from gateway.errors import AdapterError, Skipped
+from gateway.errors import AdapterError
 
 RESERVE = 6 * 1024 * 1024
 """Bytes above the memory budget that only the host's own pushes may use: an allocation that fails inside them ends the process."""
@@ -77,7 +77,7 @@ class LuaFile:
             if failed.fatal:
                 self._state = None
             if failed.skip is not None:
-                raise Skipped(f"{ctx.source}: {failed.skip}" if ctx.source else failed.skip) from None
+                ctx.skip(failed.skip)
             raise AdapterError(self._located(hook, failed.message)) from None
         finally:
             if self._state is not None and state.bloated():
@@ -137,7 +137,7 @@ class _State:
         self._run, self._changes = functions.run, functions.changes
         self._collect, self._ended = box.collect, box.why
         self._limit_memory(box, budget)
-        self.declared: dict[str, Any] = self._finish(functions.load, text, name, f" {' '.join((*DATA, *HOOKS))} ")
+        self.declared: dict[str, Any] = self._finish(functions.load, text, name, f" {' '.join(DATA)} ", f" {' '.join(HOOKS)} ")
 
     def _limit_memory(self, box: Any, budget: HookBudget) -> None:
         self._collect()

@@ -47,8 +47,9 @@ def remove(body: Json, path: Path) -> bool:
         return body.pop(path[0], _NOTHING) is not _NOTHING
     inner = body.get(path[0])
     if type(inner) is list:
-        rest = path[1:]
-        return any([remove(item, rest) for item in inner if type(item) is dict])
+        key, rest = path[1], path[1:]
+        holders = [item for item in inner if type(item) is dict and key in item]
+        return any([remove(item, rest) for item in holders])
     if type(inner) is not dict or not remove(inner, path[1:]):
         return False
     if not inner:

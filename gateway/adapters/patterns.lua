@@ -215,6 +215,7 @@ step = function(items, k, s, pos, caps)
     elseif op == "back" then
       local len = caps.len[item.group]
       if item.group < 1 or item.group > caps.n or len == UNFINISHED then error("invalid capture index %" .. item.group, 0) end
+      if len == POINT then return nil end -- as in C
       local text = sub(s, caps.start[item.group], caps.start[item.group] + len - 1)
       if sub(s, pos, pos + #text - 1) ~= text then return nil end
       pos = pos + #text
@@ -256,7 +257,8 @@ return {
   -- as string.find without `plain`
   find = function(s, pattern, init)
     local from, to, caps = search(s, pattern, init)
-    if from then return from, to, groups(s, caps, 1) end
+    if not from then return nil end
+    return from, to, groups(s, caps, 1)
   end,
   -- as string.match
   match = function(s, pattern, init)

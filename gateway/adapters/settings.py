@@ -14,6 +14,7 @@ A section of an adapter's `models`:
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -27,6 +28,10 @@ from gateway.adapters.thinking_rule import ThinkingRule, compile_rule
 
 if TYPE_CHECKING:
     from gateway.adapters.hooks import Adapter
+
+
+_PLACE = re.compile(r"\{(\w+)\}")
+_SAFE = re.compile(r"[A-Za-z0-9.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +142,17 @@ COMMON_OPTIONS: Mapping[str, Option] = {
 
 
 class Settings(dict[str, Any]):
-    """The options of one target, and the rules that they make. What hooks see as `ctx.options`."""
+    """The options of one target, and the rules that they make. What hooks see as `ctx.options`.
 
-    __slots__ = ("clamp", "defaults", "drop", "name", "rename", "thinking")
+    `base_url` is the config's, else the adapter's with each `{option}` in it filled in.
+    """
 
-    def __init__(self, name: str, values: Mapping[str, Any], rule: ThinkingRule | None) -> None:
+    __slots__ = ("base_url", "clamp", "defaults", "drop", "name", "rename", "thinking")
+
+    def __init__(self, name: str, values: Mapping[str, Any], rule: ThinkingRule | None, base_url: str | None = None) -> None:
         super().__init__(values)
         self.name = name
+        self.base_url = base_url
         self.thinking = rule
         self.defaults: tuple[tuple[str, Any], ...] = tuple((name, thaw(value)) for name, value in values["default_params"].items())
         self.clamp: tuple[tuple[str, float, float], ...] = tuple((name, low, high) for name, (low, high) in values["clamp_params"].items())
@@ -161,7 +170,14 @@ def settings(adapter: Adapter, model: str, configured: Mapping[str, Any], base_u
     values = {name: option.default for name, option in COMMON_OPTIONS.items()}
     for layer in (adapter.options, section.get("options") or {}, configured):
         values.update({name: COMMON_OPTIONS[name].read(value) if name in COMMON_OPTIONS else value for name, value in layer.items()})
-    return Settings(adapter.name, values, _rule(adapter.thinking, section.get("thinking")))
+    return Settings(adapter.name, values, _rule(adapter.thinking, section.get("thinking")), base_url or _filled(adapter.base_url, values))
+
+
+def _filled(base_url: str | None, values: Mapping[str, Any]) -> str | None:
+    """`https://host.{region}.example` with the options' values in their places; what is not safe in an address stays unfilled."""
+    if base_url is None or "{" not in base_url:
+        return base_url
+    return _PLACE.sub(lambda place: text if _SAFE.fullmatch(text := str(values.get(place[1], ""))) else place[0], base_url)
 
 
 def section_of(models: tuple[Mapping[str, Any], ...], model: str, base_url: str | None) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ no rule for these. Levels are those of `gateway.adapters.thinking`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.adapters import paths
@@ -153,7 +153,7 @@ def _value(declared: Mapping[str, Any], level: str) -> Any:
 def _off(declared: Mapping[str, Any], effort: Path | None, wordings: Mapping[str, Wording], drop: tuple[Path, ...]) -> Wording:
     off = declared["off"]
     if off in LEVELS:
-        return wordings[off]
+        return replace(wordings[off], beside=())
     spares = (effort,) if effort and declared.get("keeps_effort") else ()
     clear = (*drop, effort) if effort and not spares else drop
     if off == "omit":

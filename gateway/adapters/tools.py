@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.adapters.roles import calls_of
 from gateway.chat import Json, dumps, loads
 
 OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
@@ -97,32 +96,28 @@ def _moonshot_root(schema: Json) -> bool:
 def _moonshot(schema: Json) -> bool:
     """Tuples are `prefixItems`, and no `type` stands beside `anyOf`: it belongs to each of the alternatives."""
     changed = False
-    if isinstance(schema.get("items"), list):
+    if "items" in schema and isinstance(schema["items"], list):
         before = schema.get("prefixItems")
         schema["prefixItems"] = [*(before if isinstance(before, list) else ()), *schema.pop("items")]
         changed = True
-    options = schema.get("anyOf")
-    if isinstance(options, list) and "type" in schema:
-        kind = schema.pop("type")
+    if "anyOf" in schema and "type" in schema and isinstance(schema["anyOf"], list):
+        kind, options = schema.pop("type"), schema["anyOf"]
         schema["anyOf"] = [{"type": kind, **option} if isinstance(option, dict) and "type" not in option else option for option in options]
         changed = True
-    return any([_moonshot(inner) for inner in _inner_schemas(schema)]) or changed
+    for key, value in schema.items():
+        if type(value) is dict:
+            if key in _BY_NAME:
+                changed |= any([_moonshot(inner) for inner in value.values() if type(inner) is dict])
+            elif key in _ONE:
+                changed |= _moonshot(value)
+        elif type(value) is list and key in _SEVERAL:
+            changed |= any([_moonshot(inner) for inner in value if type(inner) is dict])
+    return changed
 
 
-def _inner_schemas(schema: Json) -> list[Json]:
-    found: list[Any] = [schema.get(key) for key in _ONE]
-    for key in _SEVERAL:
-        value = schema.get(key)
-        found.extend(value if isinstance(value, list) else ())
-    for key in _BY_NAME:
-        value = schema.get(key)
-        found.extend(value.values() if isinstance(value, dict) else ())
-    return [inner for inner in found if isinstance(inner, dict)]
-
-
-_ONE = ("items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else")
-_SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
-_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_ONE = frozenset(("items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else"))
+_SEVERAL = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
+_BY_NAME = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
 
 
 def repair_arguments(messages: list[Any]) -> int:
@@ -134,22 +129,18 @@ def repair_arguments(messages: list[Any]) -> int:
     for message in messages:
         if type(message) is not dict or "tool_calls" not in message:
             continue
-        for call in calls_of(message):
-            function = call.get("function")
-            if isinstance(function, dict):
-                right = _object_text(function.get("arguments"))
-                if right is not None:
-                    function["arguments"] = right
-                    repaired += 1
+        for call in message["tool_calls"] if type(message["tool_calls"]) is list else ():
+            function = call.get("function") if type(call) is dict else None
+            if type(function) is dict and (right := _object_text(function.get("arguments"))) is not None:
+                function["arguments"] = right
+                repaired += 1
     return repaired
 
 
 def _object_text(arguments: Any) -> str | None:
     """The text to send instead, or None: it is one."""
-    if isinstance(arguments, dict):
-        return dumps(arguments).decode()
-    if not isinstance(arguments, str):
-        return "{}"
+    if type(arguments) is not str:
+        return dumps(arguments).decode() if type(arguments) is dict else "{}"
     if _is_object(arguments):
         return None
     closed = _closed(arguments)
@@ -158,7 +149,7 @@ def _object_text(arguments: Any) -> str | None:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(loads(text.encode("utf-8", "replace")), dict)
+        return type(loads(text.encode("utf-8", "replace"))) is dict
     except (ValueError, RecursionError):
         return False
 

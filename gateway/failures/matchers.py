@@ -103,6 +103,7 @@ _SAYS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
                 "exceeds the available context size",
                 "exceeds the maximum number of tokens",
                 "current length is.*while limit is",
+                "context window exceeds limit",  # MiniMax, also as base_resp 2013 inside a 200
             ),
         ),
         (
@@ -122,6 +123,7 @@ _SAYS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             (
                 "insufficient_quota",
                 "insufficient balance",
+                "balance is insufficient",
                 r"\(1008\)",
                 "arrearage",
                 "accountoverdue",

@@ -84,6 +84,14 @@ class Details:
         self._text = ""
         self._cumulative: bool | None = None
 
+    def new_in(self, delta: Json) -> str:
+        """The text that is new in a delta; its entries are cut down to that, so that whoever joins them has each text once."""
+        told = details_text(delta)
+        new = self.take(told)
+        if new != told:
+            delta["reasoning_details"] = _later(delta["reasoning_details"], len(told) - len(new))
+        return new
+
     def take(self, text: str) -> str:
         """What is new in this piece."""
         if not text:
@@ -99,3 +107,16 @@ class Details:
         new = text[len(self._text) :] if grown else text
         self._text = text
         return new
+
+
+def _later(entries: list[Any], known: int) -> list[Any]:
+    """Entries of `reasoning_details` without the first `known` characters of their text."""
+    out = []
+    for entry in entries:
+        key = next((name for name in ("text", "summary") if isinstance(entry, dict) and isinstance(entry.get(name), str) and entry[name]), None)
+        if key is not None and known:
+            cut = min(known, len(entry[key]))
+            known -= cut
+            entry = {**entry, key: entry[key][cut:]}
+        out.append(entry)
+    return out

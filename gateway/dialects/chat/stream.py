@@ -20,7 +20,7 @@ import msgspec
 from gateway import failures
 from gateway.chat import Chunk, Json, dumps
 from gateway.dialects.chat.calls import ToolCalls
-from gateway.dialects.chat.content import Details, alias_text, details_text, flatten, has_content
+from gateway.dialects.chat.content import Details, alias_text, flatten, has_content
 from gateway.dialects.chat.finish import finish_reason
 from gateway.dialects.chat.usage import is_normal, normal_usage
 
@@ -329,8 +329,12 @@ class ChatStream:
                 same = False
         if flatten(delta):
             same = False
+        details = delta.get("reasoning_details")
+        told = state.details.new_in(delta) if details else ""
+        if details is not delta.get("reasoning_details"):
+            same = False
         if not delta.get("reasoning_content"):
-            text = alias_text(delta) or state.details.take(details_text(delta)) or (delta["thinking"] if isinstance(delta.get("thinking"), str) else "")
+            text = alias_text(delta) or told or (delta["thinking"] if isinstance(delta.get("thinking"), str) else "")
             if text:
                 delta["reasoning_content"] = text
                 same = False
@@ -359,7 +363,7 @@ class ChatStream:
 
     def _release(self) -> list[Chunk]:
         out = []
-        for state in self._choices.values():
+        for _, state in sorted(self._choices.items()):
             held, state.held = state.held, None
             if held is None:
                 continue
