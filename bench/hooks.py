@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,11 @@ REQUESTS = [
     ("Lua: loop over all 100 messages, 50 filled", "lua", LOOP),
     ("Lua: the last message's role", "lua", "local _ = req.messages[#req.messages].role"),
     ("Python: a hook that does nothing", "py", "pass"),
-    ("Python: sets a table, fills 50 of 100 messages through helpers", "py", 'req["thinking"] = {"type": "disabled"}; each_assistant(req, {"reasoning_content": ""})'),
+    (
+        "Python: sets a table, fills 50 of 100 messages through helpers",
+        "py",
+        'req["thinking"] = {"type": "disabled"}; each_assistant(req, {"reasoning_content": ""})',
+    ),
 ]
 
 CHUNKS = [
@@ -67,7 +72,10 @@ def body() -> dict[str, Any]:
     """100 messages, 50 KB, 5 tools."""
     text = ("the quick brown fox jumps over the lazy dog " * 11)[:460]
     tools = [
-        {"type": "function", "function": {"name": f"tool_{i}", "description": "d" * 80, "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}}
+        {
+            "type": "function",
+            "function": {"name": f"tool_{i}", "description": "d" * 80, "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}},
+        }
         for i in range(5)
     ]
     messages = [{"role": "assistant" if i % 2 else "user", "content": text} for i in range(100)]
@@ -95,14 +103,14 @@ def measure(call: Callable[[Any], Any], make: Callable[[], Any]) -> tuple[float,
 
 
 def rows(folder: Path) -> Iterator[tuple[str, float, float]]:
-    raw, chunk = dumps(body()), dumps(CHUNK)
+    raw, chunk, ctx = dumps(body()), dumps(CHUNK), Context(provider="p", model="m")
     yield "parsing the 50 KB", *measure(loads, lambda: raw)
     for name, language, code in REQUESTS:
-        own, ctx = hooks(folder, language, "transform_request", code), Context(provider="p", model="m")
-        yield name, *measure(lambda req, own=own, ctx=ctx: own.transform_request(req, ctx), lambda: loads(raw))
+        own = hooks(folder, language, "transform_request", code)
+        yield name, *measure(partial(own.transform_request, ctx=ctx), lambda: loads(raw))
     for name, language, code in CHUNKS:
-        own, ctx = hooks(folder, language, "transform_chunk", code), Context(provider="p", model="m", stream=True)
-        yield name, *measure(lambda req, own=own, ctx=ctx: own.transform_chunk(req, ctx), lambda: loads(chunk))
+        own = hooks(folder, language, "transform_chunk", code)
+        yield name, *measure(partial(own.transform_chunk, ctx=ctx), lambda: loads(chunk))
     path = folder / "bench.lua"
     yield "loading a Lua file (a new state)", *measure(lambda _: load(path, HookBudget()), lambda: None)
 

@@ -4,6 +4,8 @@ An attack wins if the hook gives something that starts with ESC, runs past twice
 kills the process, or leaves the next caller of the same adapter with a wrong result.
 """
 
+# ruff: noqa: E501 - one attack a line
+
 from __future__ import annotations
 
 ATTACKS: dict[str, str] = {
