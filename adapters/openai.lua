@@ -9,6 +9,7 @@ local reasoning = {
   hoist_extra_body = true,
   max_tokens_field = "max_completion_tokens",
   system_role = "developer",
+  speaks = { "responses", "completions" },
 }
 
 local function efforts(...)
@@ -36,7 +37,7 @@ return {
 
   models = {
     -- No reasoning models.
-    { match = { "gpt-5-chat*", "gpt-4*", "gpt-3.5*", "chatgpt-4o*" }, host = "api.openai.com", options = { reasoning_echo = "none", hoist_extra_body = true } },
+    { match = { "gpt-5-chat*", "gpt-4*", "gpt-3.5*", "chatgpt-4o*" }, host = "api.openai.com", options = { reasoning_echo = "none", hoist_extra_body = true, speaks = { "responses", "completions" } } },
     -- These always reason; the least that they take stands for off.
     section({ "gpt-5.*-chat*", "gpt-6*-chat*" }, { off = "medium", levels = efforts("medium") }),
     section({ "gpt-5-pro*" }, { off = "high", levels = efforts("high") }),

@@ -65,22 +65,44 @@ async def serving(source: str | Path | config.Config, env: Mapping[str, str] | N
         yield running
 
 
+class _Server(uvicorn.Server):
+    """uvicorn's server without its ticks of 0.1 s: every test would wait for three of them."""
+
+    async def open(self, sock: socket.socket) -> None:
+        self.config.load()
+        self.lifespan = self.config.lifespan_class(self.config)
+        await self.startup([sock])
+        await self.on_tick(0)
+
+    async def close(self) -> None:
+        """Let the connections end, cancel what still runs after `timeout_graceful_shutdown`, then end the application."""
+        state = self.server_state
+        for server in self.servers:
+            server.close()
+        for connection in list(state.connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn has no event for it
+                    await asyncio.sleep(0.002)
+        except TimeoutError:
+            for running in state.tasks:
+                running.cancel()
+        await self.lifespan.shutdown()
+
+
 @asynccontextmanager
 async def serving_app(gateway: Gateway, **options: Any) -> AsyncIterator[Running]:
-    sock = socket.socket()
+    sock = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio turns Nagle's algorithm off only where the protocol is told
     sock.bind(("127.0.0.1", 0))
     settings = uvicorn.Config(gateway.asgi, http=Protocol, ws="none", log_config=None, access_log=False, proxy_headers=False, lifespan="on", **options)
-    server = uvicorn.Server(settings)
-    task = asyncio.create_task(server.serve([sock]))
+    server = _Server(settings)
+    await server.open(sock)
     try:
-        while not server.started:
-            await asyncio.sleep(0.005)
-            if task.done():
-                task.result()
         base = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        async with httpx.AsyncClient(base_url=base, timeout=20, trust_env=False) as client:
+        # without TLS: reading the certificates would take longer than everything else here
+        async with httpx.AsyncClient(base_url=base, timeout=20, trust_env=False, verify=False) as client:
             yield Running(f"{base}/v1", gateway, client)
     finally:
-        server.should_exit = True
-        await task
+        await server.close()
         sock.close()

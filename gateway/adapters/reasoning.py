@@ -18,6 +18,7 @@ _FIELDS = frozenset(FIELDS)
 _plain = _FIELDS.isdisjoint  # of a turn: it has none of them
 _OTHERS = {field: _FIELDS - {field} for field in FIELDS}
 _LISTS = ("reasoning_details", "thinking_blocks")
+_IN_CONTENT = ("parts", "tags")
 _PARTS = ("thinking", "redacted_thinking", "reasoning")
 
 
@@ -42,7 +43,7 @@ def echo(messages: list[Any], roles: list[Any], which: str, field: str, placehol
         return Echo(stripped=sum([strip(turn) for turn in turns if not _plain(turn) or type(turn.get("content")) is list]))
     if which == "all" and fills == "with_tools" and not has_tools:
         placeholder = None
-    only_tool_turns, plain, filler = which == "tool_turns", _plain, placeholder
+    only_tool_turns, plain, filler, in_content = which == "tool_turns", _plain, placeholder, field in _IN_CONTENT
     fills_some = fills == "tool_turns" and placeholder is not None
     backfilled = moved = stripped = 0
     for turn in turns:
@@ -50,6 +51,8 @@ def echo(messages: list[Any], roles: list[Any], which: str, field: str, placehol
             placeholder = filler if turn.get("tool_calls") or turn.get("function_call") else None
         if only_tool_turns and not (turn.get("tool_calls") or turn.get("function_call")):
             stripped += strip(turn)
+        elif in_content:
+            moved += _into_content(turn, field)
         elif plain(turn) and not (type(turn.get("content")) is list and _has_parts(turn)):
             if placeholder is not None:
                 turn[field] = _value(field, placeholder)
@@ -101,6 +104,36 @@ def _carry(message: Json, field: str, placeholder: str | None) -> str | None:
         message[field] = placeholder
         return "backfilled"
     return "moved" if parts or aliases else None
+
+
+def _into_content(message: Json, field: str) -> bool:
+    """Put a turn's reasoning at the start of its content; False if there is none, or only there. Nothing is invented for a turn without."""
+    there = field == "parts" and _has_parts(message) and all(map(_is_closed, message["content"]))
+    if _plain(message) and (there or not _has_parts(message)):
+        return False
+    text = reasoning_text(message)
+    for alias in FIELDS:
+        message.pop(alias, None)
+    if not there:
+        _strip_parts(message)
+        if text:
+            message["content"] = _with_thought(field, text, message.get("content"))
+    return True
+
+
+def _with_thought(field: str, text: str, content: Any) -> str | list[Any]:
+    if field == "tags" and not isinstance(content, list):
+        return f"<think>{text}</think>{content or ''}"
+    first: Json = {"type": "text", "text": f"<think>{text}</think>"}
+    if field == "parts":
+        first = {"type": "thinking", "thinking": [{"type": "text", "text": text}], "closed": True}
+    rest = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+    return [first, *rest]
+
+
+def _is_closed(part: Any) -> bool:
+    """A part that is no reasoning, or is in Mistral's form."""
+    return not _is_reasoning(part) or (isinstance(part.get("thinking"), list) and part.get("closed") is True)
 
 
 def _strip_parts(message: Json) -> bool:

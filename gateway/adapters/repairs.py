@@ -185,7 +185,7 @@ def _role_order(body: Json, options: Settings, ctx: Context) -> str | None:
         return None
     if "tool call id was" in text:
         return "tool_ids" if short_ids(messages) else None
-    return "messages" if renormalise(messages, bridge="after role 'tool'" in text) else None
+    return "messages" if renormalise(messages, bridged="after role 'tool'" in text) else None
 
 
 def _history(body: Json) -> list[tuple[Json, Any]]:

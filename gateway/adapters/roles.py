@@ -56,33 +56,76 @@ def join_content(one: Any, two: Any) -> Any:
     return [*_parts(one), *_parts(two)]
 
 
-def renormalise(messages: list[Any], *, bridge: bool) -> bool:
+def renormalise(messages: list[Any], *, bridged: bool) -> bool:
     """Bring a history into the order that strict providers accept; False if it is in it.
 
     Instructions first, as one message; the results of a turn's calls right behind it in the
     calls' order; results without a call and calls without a result go; turns of one role
-    in a row become one. `bridge`: a short assistant turn between a tool's result and the
+    in a row become one. `bridged`: a short assistant turn between a tool's result and the
     user (Mistral refuses a user turn there, error 3230, seen 2026).
     """
     before = list(messages)
     instructions_first(messages, roles_of(messages))
     messages[:] = _alternating(_answered(messages))
-    if bridge:
-        messages[:] = _bridged(messages)
+    if bridged:
+        bridge(messages)
     return messages != before
 
 
-def short_ids(messages: list[Any]) -> bool:
-    """Give tool calls ids of nine letters and digits, the same in call and result; False if all have such."""
-    changed = False
+def bridge(messages: list[Any]) -> int:
+    """Put a short assistant turn between the result of a tool and the user; how many were needed."""
+    roles = roles_of(messages)
+    gaps = [at for at in range(1, len(roles)) if roles[at] == "user" and roles[at - 1] == "tool"]
+    for at in reversed(gaps):
+        messages.insert(at, {"role": "assistant", "content": "OK."})
+    return len(gaps)
+
+
+def short_ids(messages: list[Any]) -> dict[str, str]:
+    """Give tool calls ids of nine letters and digits, the same in call and result; new id -> old one, empty if all had such."""
+    changed: dict[str, str] = {}
     for message in messages:
-        if not isinstance(message, dict):
+        if type(message) is not dict:
             continue
-        for holder, key in (*((call, "id") for call in calls_of(message)), (message, "tool_call_id")):
-            ident = holder.get(key)
-            if isinstance(ident, str) and not _NINE.fullmatch(ident):
-                holder[key] = hashlib.blake2b(ident.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()[:9]
-                changed = True
+        if "tool_call_id" in message:
+            _shorten(message, "tool_call_id", changed)
+        elif "tool_calls" in message:
+            for call in calls_of(message):
+                _shorten(call, "id", changed)
+    return changed
+
+
+def _shorten(holder: Json, key: str, changed: dict[str, str]) -> None:
+    ident = holder.get(key)
+    if isinstance(ident, str) and not _NINE.fullmatch(ident):
+        short = hashlib.blake2b(ident.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()[:9]
+        holder[key], changed[short] = short, ident
+
+
+def name_results(messages: list[Any]) -> int:
+    """Name the function in each result of a tool that names none; how many that were."""
+    names: dict[str, Any] = {}
+    named = 0
+    for message in messages:
+        if type(message) is not dict:
+            continue
+        if "tool_calls" in message:
+            names.update((_ident(call, "id"), function.get("name")) for call in calls_of(message) if isinstance(function := call.get("function"), dict))
+        elif message.get("role") == "tool" and not message.get("name") and (name := names.get(_ident(message, "tool_call_id"))):
+            message["name"] = name
+            named += 1
+    return named
+
+
+def empty_contents(messages: list[Any], wanted: str | None) -> int:
+    """Make the content of assistant turns that have none "" or, where they called tools, null; how many had another."""
+    changed = 0
+    for message in messages:
+        if type(message) is not dict or message.get("role") != "assistant" or message.get("content"):
+            continue
+        if message.get("content", _MISSING) != wanted and (wanted is not None or message.get("tool_calls")):
+            message["content"] = wanted
+            changed += 1
     return changed
 
 
@@ -143,10 +186,4 @@ def _joined(one: Json, two: Json) -> Json:
     return out
 
 
-def _bridged(messages: list[Any]) -> list[Any]:
-    out: list[Any] = []
-    for message in messages:
-        if out and isinstance(message, dict) and message.get("role") == "user" and isinstance(out[-1], dict) and out[-1].get("role") == "tool":
-            out.append({"role": "assistant", "content": "OK."})
-        out.append(message)
-    return out
+_MISSING = object()

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gateway.adapters import paths
+from gateway.adapters.entries import prune_entries
 from gateway.adapters.reasoning import echo
 from gateway.adapters.repairs import repair
-from gateway.adapters.roles import rename_instructions, roles_of
+from gateway.adapters.roles import bridge, empty_contents, name_results, rename_instructions, roles_of, short_ids
 from gateway.adapters.settings import COMMON_OPTIONS, Option, Settings, faults, settings
 from gateway.adapters.signatures import sign_steps
 from gateway.adapters.thinking import read_wish
@@ -173,6 +174,8 @@ def _messages(messages: list[Any], has_tools: bool, name: str, options: Settings
     which, role = options["reasoning_echo"], options["system_role"]
     if options["repair_arguments"] and (repaired := repair_arguments(messages)):
         ctx.note(f"{name}.repair_arguments={repaired}")
+    if options.strict_turns:
+        _strict_turns(messages, name, options, ctx)
     stand_in = options["thought_signature"]
     if which is None and role is None and stand_in is None:
         return
@@ -188,8 +191,23 @@ def _messages(messages: list[Any], has_tools: bool, name: str, options: Settings
             ctx.note(f"{name}.reasoning_moved={moved}")
         if stripped:
             ctx.note(f"{name}.reasoning_stripped={stripped}")
+        if options["reasoning_entries"] is not None and (pruned := prune_entries(messages, options["reasoning_entries"])):
+            ctx.note(f"{name}.reasoning_pruned={pruned}")
     if role is not None and rename_instructions(messages, roles, role):
         ctx.note(f"{name}.system_role={role}")
+
+
+def _strict_turns(messages: list[Any], name: str, options: Settings, ctx: Context) -> None:
+    """What few providers insist on in their turns. The ids that were changed are in `ctx.state["tool_ids"]`, new -> old."""
+    if options["tool_ids"] == "nine" and (ids := short_ids(messages)):
+        ctx.state["tool_ids"] = ids
+        ctx.note(f"{name}.tool_ids={len(ids)}")
+    if options["tool_result_names"] and (named := name_results(messages)):
+        ctx.note(f"{name}.tool_result_names={named}")
+    if options["bridge_after_tool"] and (bridged := bridge(messages)):
+        ctx.note(f"{name}.bridge_after_tool={bridged}")
+    if options["empty_content"] is not None and (filled := empty_contents(messages, None if options["empty_content"] == "none" else "")):
+        ctx.note(f"{name}.empty_content={filled}")
 
 
 def _include_usage(body: Json, name: str, ctx: Context) -> None:

@@ -90,9 +90,9 @@ COMMON_OPTIONS: Mapping[str, Option] = {
     ),
     "reasoning_field": Option(
         "choice",
-        ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks"),
+        ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "parts", "tags"),
         "reasoning_content",
-        "the field of an assistant turn that carries it",
+        "where an assistant turn carries it: a field; or its content, in parts (Mistral's) or between <think> tags",
     ),
     "reasoning_placeholder": Option("text", (), None, "what a turn carries that must carry reasoning and has none; null: nothing"),
     "reasoning_fills": Option(
@@ -100,6 +100,12 @@ COMMON_OPTIONS: Mapping[str, Option] = {
         ("with_tools", "tool_turns"),
         "with_tools",
         "which turns get the placeholder: every turn that is echoed, if the request has tools; those that called tools, in any request",
+    ),
+    "reasoning_entries": Option(
+        "choice",
+        (None, "once", "signed"),
+        None,
+        "which entries of reasoning_details go back; once: each once, and signed where its format is checked; signed: no text without a signature; null: all",
     ),
     "reasoning_memory": Option("switch", (), False, "give back the reasoning that the client lost, by tool-call id"),
     "think_tags": Option("choice", ("off", "on", "start_inside"), "off", "split <think> out of the content of answers; start_inside: answers begin in it"),
@@ -121,9 +127,21 @@ COMMON_OPTIONS: Mapping[str, Option] = {
         "the kinds of tool_choice that it takes; another gives way: named to required with that tool alone, required to auto, none to no tools; []: all",
     ),
     "tool_schema": Option("choice", (None, "filled", "moonshot"), None, "what the parameters of tools must be: there at all; Moonshot's subset of JSON Schema"),
+    "tool_ids": Option("choice", (None, "nine"), None, "what ids of tool calls must be; nine: nine letters and digits, made of the id where it is none"),
+    "tool_result_names": Option("switch", (), False, "name the function in the results of tools"),
+    "bridge_after_tool": Option("switch", (), False, "put a short assistant turn between the result of a tool and the user"),
+    "empty_content": Option(
+        "choice",
+        (None, "text", "none"),
+        None,
+        "the content of an assistant turn that has none; text: an empty text; none: null, if it called tools; null: as it came",
+    ),
     "repair_arguments": Option("switch", (), False, "make the arguments of calls in the history JSON objects where they are not"),
     "thought_signature": Option(
-        "text", (), None, "what stands in for Google's signature on a step of the current turn whose signature is lost, and for one that was refused; null: nothing"
+        "text",
+        (),
+        None,
+        "what stands in for Google's signature on a step of the current turn whose signature is lost, and for one that was refused; null: nothing",
     ),
     "system_role": Option(
         "choice",
@@ -137,6 +155,7 @@ COMMON_OPTIONS: Mapping[str, Option] = {
     "stream_only": Option("choice", (False, True, "thinking"), False, "ask for a stream although the client did not: always, or while the model thinks"),
     "speaks": Option("names", (), (), "further dialects that it is spoken to in at the same base URL: responses, messages, completions"),
     "completion_excludes_reasoning": Option("switch", (), False, "its completion_tokens leave the reasoning out, so that it is added"),
+    "known_as": Option("text", (), None, "the name under which the adapter knows the model that a deployment or an alias stands for"),
     "include_usage": Option("switch", (), True, "ask streams for usage (stream_options.include_usage)"),
 }
 
@@ -147,7 +166,7 @@ class Settings(dict[str, Any]):
     `base_url` is the config's, else the adapter's with each `{option}` in it filled in.
     """
 
-    __slots__ = ("base_url", "clamp", "defaults", "drop", "name", "rename", "thinking")
+    __slots__ = ("base_url", "clamp", "defaults", "drop", "name", "rename", "strict_turns", "thinking")
 
     def __init__(self, name: str, values: Mapping[str, Any], rule: ThinkingRule | None, base_url: str | None = None) -> None:
         super().__init__(values)
@@ -156,6 +175,7 @@ class Settings(dict[str, Any]):
         self.thinking = rule
         self.defaults: tuple[tuple[str, Any], ...] = tuple((name, thaw(value)) for name, value in values["default_params"].items())
         self.clamp: tuple[tuple[str, float, float], ...] = tuple((name, low, high) for name, (low, high) in values["clamp_params"].items())
+        self.strict_turns = any(values[name] for name in ("tool_ids", "tool_result_names", "bridge_after_tool", "empty_content"))
         self.drop: tuple[Path, ...] = tuple(parse(text) for text in values["drop_params"])
         self.rename: tuple[tuple[Path, Path], ...] = tuple((parse(old), parse(new)) for old, new in values["rename_params"].items())
 
@@ -166,7 +186,7 @@ def settings(adapter: Adapter, model: str, configured: Mapping[str, Any], base_u
     `configured` is what the config says and nothing else: the provider's options with the
     target's over them. Costs some 20 us: keep the result for as long as the adapter is the same.
     """
-    section = section_of(adapter.models, model, base_url or adapter.base_url)
+    section = section_of(adapter.models, configured.get("known_as") or model, base_url or adapter.base_url)
     values = {name: option.default for name, option in COMMON_OPTIONS.items()}
     for layer in (adapter.options, section.get("options") or {}, configured):
         values.update({name: COMMON_OPTIONS[name].read(value) if name in COMMON_OPTIONS else value for name, value in layer.items()})

@@ -16,6 +16,7 @@
       always = true,                                -- the fields of `off` make it think less, not nothing
       keeps_effort = true,                          -- beside `off` the field of `effort` stays as the client sent it
       on_level = "medium",                          -- a mere on is this level where the client left the field of `effort` out
+      keeps = { "reasoning.max_tokens" },           -- beside a mere on these stay as the client sent them
       beside = { ["thinking.display"] = "full" },   -- set beside on and levels where it is missing, if the client said
                                                     -- its wish in other words than the provider's
       room = "max_tokens",                          -- bounds thinking and answer together: raised by the number in the
@@ -42,7 +43,23 @@ from gateway.chat import Json
 
 Fields = tuple[tuple[Path, Any], ...]
 
-KEYS = ("off", "on", "effort", "levels", "default", "with_tools", "unstreamed", "refuses", "always", "keeps_effort", "on_level", "beside", "room", "drop")
+KEYS = (
+    "off",
+    "on",
+    "effort",
+    "levels",
+    "default",
+    "with_tools",
+    "unstreamed",
+    "refuses",
+    "always",
+    "keeps_effort",
+    "on_level",
+    "keeps",
+    "beside",
+    "room",
+    "drop",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +143,9 @@ def compile_rule(declared: Mapping[str, Any]) -> ThinkingRule:
 
 def _on(declared: Mapping[str, Any], effort: Path | None, on: Fields, drop: tuple[Path, ...]) -> Wording:
     level = declared.get("on_level")
-    least: Fields = ((effort, _value(declared, level)),) if level and effort else ()
-    return Wording("on", True, on, drop, least=least, beside=_fields(declared.get("beside")))
+    least: Fields = ((effort, _value(declared, level)[1]),) if level and effort else ()
+    spares = tuple(paths.parse(text) for text in declared.get("keeps") or ())
+    return Wording("on", True, on, drop, spares, least, _fields(declared.get("beside")))
 
 
 def _default(declared: Mapping[str, Any]) -> str:
@@ -138,16 +156,17 @@ def _level(declared: Mapping[str, Any], level: str, effort: Path | None, on: Fie
     beside = _fields(declared.get("beside"))
     if effort is None:
         return Wording("on", True, on, drop, beside=beside)
-    value = _value(declared, level)
+    nearest, value = _value(declared, level)
     if isinstance(value, Mapping):
-        return Wording(level, True, _fields(value), drop, beside=beside)
+        return Wording(nearest, True, _fields(value), drop, beside=beside)
     return Wording(str(value), True, (*on, (effort, value)), drop, beside=beside)
 
 
-def _value(declared: Mapping[str, Any], level: str) -> Any:
-    """What the field of `effort` takes for a level."""
+def _value(declared: Mapping[str, Any], level: str) -> tuple[str, Any]:
+    """The level that is taken for a level, and what the field of `effort` takes for it."""
     levels = declared.get("levels") or {level: level for level in LEVELS}
-    return levels[_nearest(level, levels)]
+    nearest = _nearest(level, levels)
+    return nearest, levels[nearest]
 
 
 def _off(declared: Mapping[str, Any], effort: Path | None, wordings: Mapping[str, Wording], drop: tuple[Path, ...]) -> Wording:
@@ -187,7 +206,7 @@ def faults(declared: Mapping[str, Any]) -> Iterator[str]:
         if declared.get(key) is not None and declared[key] not in known:
             yield f"{key} must be one of {', '.join(known)}"
     yield from _more_faults(declared, effort)
-    for key in ("refuses", "drop"):
+    for key in ("refuses", "keeps", "drop"):
         if not _names(declared.get(key) or ()):
             yield f"{key} must be a list of names"
 

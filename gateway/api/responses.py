@@ -20,6 +20,7 @@ from gateway.dialects import responses
 from gateway.errors import GatewayError
 
 _ENDS = ("response.completed", "response.incomplete")
+_LIFE = (*_ENDS, "response.created", "response.queued", "response.in_progress", "response.failed")
 
 
 class NotServed(GatewayError):
@@ -34,27 +35,35 @@ class Responses(Completions):
     def request(self, visit: Visit, raw: bytes) -> Request:
         made = super(Responses, self).request(visit, raw)
         body = made.body.fresh()
+        visit.asked = made.body
         whole = visit.state.stored.expand(visit.record.tenant, body)
         return made if whole is body else self.made(visit, Body(dumps(whole), whole), made.model, made.stream, made.headers)
 
     async def answer(self, model: Model, request: Request, send: Send, visit: Visit) -> GatewayError | None:
-        return await super(Responses, self).answer(Keeping(model, visit), request, send, visit)
+        assert visit.asked is not None
+        return await super(Responses, self).answer(Keeping(model, visit, visit.asked.fresh()), request, send, visit)
 
 
 class Keeping:
-    """A Model whose complete answers are kept for later requests to refer to."""
+    """A Model whose complete answers are kept for later requests to refer to, and say which one they follow."""
 
-    def __init__(self, model: Model, visit: Visit) -> None:
+    def __init__(self, model: Model, visit: Visit, asked: Json) -> None:
         self._model = model
         self._visit = visit
+        self._asked = asked
 
     async def generate(self, request: Request) -> AsyncGenerator[Chunk]:
-        asked = request.body.fresh()
+        previous = self._asked.get("previous_response_id")
         async with aclosing(self._model.generate(request)) as chunks:
             async for chunk in chunks:
-                answer = chunk.json() if chunk.whole else chunk.json().get("response") if chunk.event in _ENDS else None
-                if isinstance(answer, dict):
-                    self._visit.state.stored.put(self._visit.record.tenant, asked, answer)
+                if chunk.whole or chunk.event in _LIFE:
+                    value = chunk.json()
+                    answer = value if chunk.whole else value.get("response")
+                    if previous and isinstance(answer, dict):
+                        answer["previous_response_id"] = previous
+                        chunk = Chunk(dumps(value), event=chunk.event, whole=chunk.whole, content=chunk.content, more=chunk.more, json=value)
+                    if isinstance(answer, dict) and (chunk.whole or chunk.event in _ENDS):
+                        self._visit.state.stored.put(self._visit.record.tenant, self._asked, answer)
                 yield chunk
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from gateway import config
 from gateway.api.auth import Auth
-from gateway.chat import Record
+from gateway.chat import Body, Record
 from gateway.dialects.responses import Stored
 from gateway.errors import GatewayError
 from gateway.routing import Health, Router
@@ -51,5 +51,7 @@ class Visit(msgspec.Struct):
     trusted: bool = False
     """the client's credentials were right, or none are needed"""
     extra: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list)
+    asked: Body | None = None
+    """the body as the client sent it, where the request that was made of it says more"""
     end: Callable[[GatewayError], Awaitable[None]] | None = None
     """how to end an answer that has begun; None: none has"""

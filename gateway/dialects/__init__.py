@@ -1,6 +1,6 @@
 """The dialects that clients and providers speak. Chat completions is the pivot: every other one is translated to and from it.
 
-    dialect(name)  the translator of a dialect other than chat, loaded when it is first needed
+dialect(name)  the translator of a dialect other than chat, loaded when it is first needed
 """
 
 from __future__ import annotations
@@ -68,3 +68,9 @@ class Dialect(Protocol):
 def dialect(name: str) -> Dialect:
     """The translator of a dialect: messages, responses, completions, gemini, converse."""
     return cast(Dialect, import_module(f"gateway.dialects.{name}"))
+
+
+def native_request(name: str, body: Json) -> Json:
+    """A request that goes to a provider of its own dialect, without what only the gateway can read."""
+    clean = getattr(dialect(name), "native_request", None)
+    return body if clean is None else cast(Json, clean(body))

@@ -8,8 +8,8 @@ one request at a time tries it while others are left). What sends it to rest:
     first_token_timeout, protocol                the same, but never sooner (not by a Retry-After,
                                                  not by the first failure after a rest)
 
-The rest is `base` seconds, doubled each time in a row up to `max`, plus up to 20 % so that a
-herd does not come back at once; a provider's own Retry-After is obeyed up to `max` instead.
+The rest is `base` seconds, doubled each time in a row, plus up to 20 % so that a herd does
+not come back at once, at most `max`; a provider's own Retry-After is obeyed up to `max`.
 Only monotonic time is used.
 """
 
@@ -108,7 +108,7 @@ class Health:
         if error.retry_after is not None:
             rest, own = min(error.retry_after, cooldown.max), True
         else:
-            rest, own = min(cooldown.base * 2**state.rests, cooldown.max) * (1 + 0.2 * self._jitter()), False
+            rest, own = min(cooldown.base * 2**state.rests * (1 + 0.2 * self._jitter()), cooldown.max), False
         state.rests += 1
         if now + rest >= state.until:
             state.until, state.own, state.kind = now + rest, own, error.kind

@@ -24,7 +24,7 @@ import gateway
 from gateway import config, failures
 from gateway.adapters import Adapter, Context, Hooks, Loader, Settings, apply, read_wish, settings
 from gateway.chat import Chunk, Json, Request, dumps, loads
-from gateway.dialects import dialect
+from gateway.dialects import dialect, native_request
 from gateway.errors import AdapterError, Skipped, StreamCut, UpstreamError
 from gateway.upstream.answer import Answer
 from gateway.upstream.lessons import Lessons
@@ -201,7 +201,7 @@ class Provider:
     def _turned(self, body: Json, request: Request, spoken: str, options: Settings, context: Context) -> Json:
         """The request in the provider's dialect, with the reasoning that its client lost; chat is the pivot."""
         if request.dialect == spoken != "chat":
-            return body
+            return native_request(spoken, body)
         if request.dialect != "chat":
             body = dialect(request.dialect).request_to_chat(body)
         messages = body.get("messages")

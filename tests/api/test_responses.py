@@ -38,6 +38,7 @@ async def test_a_later_request_refers_to_an_earlier_answer(a: Upstream, client: 
     second = await client.responses.create(model="m", input="How many people?", previous_response_id=first.id)
 
     assert second.output_text == "Two million"
+    assert second.previous_response_id == first.id
     said = [(m["role"], m["content"]) for m in a.requests[1].json["messages"]]
     assert said == [("user", "Capital of France?"), ("assistant", "Paris"), ("user", "How many people?")]
 

@@ -1,4 +1,4 @@
-"""Streams as real providers send them, off the specification; each broke at least one SDK that read it directly (measured 2026-11)."""
+"""Streams as real providers send them, most of them off the specification: read directly, many break one SDK or another (measured 2026-11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that break SDKs when they are read directly are whole behind the gateway."""
+"""However odd a provider's stream is, behind the gateway the SDK for Python reads it."""
 
 from __future__ import annotations
 

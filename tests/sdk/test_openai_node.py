@@ -139,6 +139,7 @@ class TestTools:
 
         assert out == {"reasoning": "I need it", "content": "Sunny"}
         assert len(a.requests) == 2
+        assert a.requests[1].json["messages"][1]["reasoning_content"] == "I need it"  # remembered by the id of the call
 
 
 def _weather(stream: bool) -> list[Any]:
@@ -148,63 +149,52 @@ def _weather(stream: bool) -> list[Any]:
     return [plain(completion(None, calls=[CALL], reasoning_content="I need it")), plain(completion("Sunny"))]
 
 
+REFUSALS: dict[str, tuple[Any, str, str, int]] = {
+    "refused": (refused("Invalid value: 'wizard'.", 400, "invalid_value"), "BadRequestError", "Invalid value: 'wizard'", 1),
+    "rate-limit": (refused("slow down", 429), "RateLimitError", "slow down", 3),
+    "no-balance": (refused("Insufficient Balance", 402), "RateLimitError", "Insufficient Balance", 1),
+    "wrong-key": (refused("Incorrect API key provided", 401), "InternalServerError", "Incorrect API key", 1),
+    "500": (refused("boom", 500), "InternalServerError", "boom", 3),
+    "error-in-a-200": (plain({"error": {"message": "boom", "code": 500}}), "InternalServerError", "boom", 3),
+    "html": (plain("<html>hello</html>"), "InternalServerError", "the answer is an HTML page", 3),
+}
+"""By the model that is asked for: what the provider says; the error's class, words and number of requests."""
+
+
 class TestFailures:
-    async def test_a_wrong_key(self, a: Upstream, node: Node) -> None:
-        async with serving(over(a)) as running:
-            out = await node(running, "failure", options={"apiKey": "wrong-key-123456"})
-
-        failure = out["failure"]
-        assert (failure["name"], failure["status"], failure["code"], out["sent"]) == ("AuthenticationError", 401, "invalid_api_key", 1)
-        assert failure["requestID"].startswith("req_")
-        assert "wrong-key" not in str(out)
-
-    async def test_an_unknown_model(self, a: Upstream, node: Node) -> None:
-        async with serving(over(a)) as running:
-            out = await node(running, "failure", body={"model": "nothing-of-that-name"})
-
-        failure = out["failure"]
-        assert (failure["name"], failure["code"], failure["param"], out["sent"]) == ("NotFoundError", "model_not_found", "model", 1)
-
-    @pytest.mark.parametrize(
-        ("script", "name", "says", "requests"),
-        [
-            (refused("Invalid value: 'wizard'.", 400, "invalid_value"), "BadRequestError", "Invalid value: 'wizard'", 1),
-            (refused("slow down", 429), "RateLimitError", "slow down", 3),
-            (refused("Insufficient Balance", 402), "RateLimitError", "Insufficient Balance", 1),
-            (refused("Incorrect API key provided", 401), "InternalServerError", "Incorrect API key", 1),
-            (refused("boom", 500), "InternalServerError", "boom", 3),
-        ],
-        ids=["refused", "rate limit", "no balance", "our key is wrong", "500"],
-    )
-    async def test_the_class_the_words_and_the_number_of_requests(self, a: Upstream, node: Node, script: Any, name: str, says: str, requests: int) -> None:
-        a.call(lambda _: script)
+    async def test_the_class_the_words_and_the_number_of_requests(self, a: Upstream, node: Node) -> None:
+        a.call(lambda seen: REFUSALS[seen.json["model"]][0])
 
         async with serving(over(a)) as running:
-            out = await node(running, "failure")
+            out = await node(running, "failure", runs=[{"body": {"model": f"a/{name}"}} for name in REFUSALS])
 
-        assert out["failure"]["name"] == name
-        assert says in out["failure"]["message"]
-        assert (out["sent"], len(a.requests)) == (requests, requests)
+        for (name, (_, error, says, requests)), one in zip(REFUSALS.items(), out, strict=True):
+            assert one["failure"]["name"] == error, name
+            assert says in one["failure"]["message"], name
+            assert one["sent"] == requests, name
+            assert len([seen for seen in a.requests if seen.json["model"] == name]) == requests, name
 
-    @pytest.mark.parametrize(
-        ("script", "says"),
-        [(plain({"error": {"message": "boom", "code": 500}}), "boom"), (plain("<html>hello</html>"), "the answer is an HTML page")],
-        ids=["error", "html"],
-    )
-    async def test_a_200_that_is_no_answer_is_an_error(self, a: Upstream, node: Node, script: Any, says: str) -> None:
-        a.call(lambda _: script)
-
+    async def test_a_wrong_key_and_an_unknown_model(self, a: Upstream, node: Node) -> None:
+        runs: list[Any] = [{"options": {"apiKey": "wrong-key-123456"}}, {"body": {"model": "nothing-of-that-name"}}]
         async with serving(over(a)) as running:
-            out = await node(running, "failure", options={"maxRetries": 0})
+            key, model = await node(running, "failure", runs=runs)
 
-        assert (out["failure"]["name"], out["failure"]["status"]) == ("InternalServerError", 502)
-        assert says in out["failure"]["message"]
+        assert (key["failure"]["name"], key["failure"]["status"], key["failure"]["code"], key["sent"]) == ("AuthenticationError", 401, "invalid_api_key", 1)
+        assert key["failure"]["requestID"].startswith("req_")
+        assert "wrong-key" not in str(key)
+        assert (model["failure"]["name"], model["failure"]["code"], model["failure"]["param"], model["sent"]) == (
+            "NotFoundError",
+            "model_not_found",
+            "model",
+            1,
+        )
+        assert a.requests == []
 
     async def test_a_stream_that_breaks_off_is_an_api_error_with_our_message(self, a: Upstream, b: Upstream, node: Node) -> None:
         a.stream(role(), delta("Hel"), CUT)
 
         async with serving(over(a, b)) as running:
-            out = await node(running, "failure", body={"stream": True})
+            [out] = await node(running, "failure", runs=[{"body": {"stream": True}}])
 
         failure = out["failure"]
         assert (failure["name"], failure["code"], failure["type"]) == ("APIError", "stream_interrupted", "upstream_error")
@@ -215,7 +205,7 @@ class TestFailures:
         a.reply({"error": {"message": "boom"}}, status=500, delay=0.3)
 
         async with serving(yaml({"a": a.url}, server=f"{KEYED}\nkeepalive: 50ms")) as running:
-            out = await node(running, "failure", body={"stream": True})
+            [out] = await node(running, "failure", runs=[{"body": {"stream": True}}])
 
         failure = out["failure"]
         assert (failure["name"], failure["code"], out["sent"]) == ("APIError", "providers_exhausted", 1)

@@ -217,7 +217,7 @@ class TestTools:
 
         assert last.content == "Sunny"
         assert len(a.requests) == 2  # the second turn was right at once: no repair
-        assert isinstance(a.requests[1].json["messages"][1]["reasoning_content"], str)
+        assert a.requests[1].json["messages"][1]["reasoning_content"] == "I need it"  # remembered by the id of the call
 
     async def test_a_message_given_back_as_the_sdk_has_it_keeps_its_reasoning(self, a: Upstream) -> None:
         call = tool_call("get_weather", '{"city":"Paris"}')
