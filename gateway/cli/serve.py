@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     if args.reload_config and args.config:
         gate.watch()
     greet(gate.config, host, port)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # uvicorn raises it once more when all is done; a clean end is exit code 0
     uvicorn.Server(uvicorn.Config(gate.asgi, **options)).run()
     return 0
 

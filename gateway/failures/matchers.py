@@ -233,7 +233,7 @@ def kind_of(refusal: Refusal, status: int | None) -> str:
     if said is not None:
         return said
     if status is None:
-        return _TYPES.get(refusal.type or "", "protocol")
+        return _TYPES.get(refusal.type or "", _TYPES.get(refusal.code or "", "protocol"))
     if status in _STATUSES:
         return _STATUSES[status]
     if status >= 500:
