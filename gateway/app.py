@@ -212,6 +212,7 @@ def _load(conf: config.Config, loader: Loader, name: str, settings: config.Provi
 def secrets_of(conf: config.Config) -> tuple[str, ...]:
     """Every secret that this config holds, for redaction."""
     found = [key.reveal() for provider in conf.providers.values() for key in provider.api_keys]
+    found += [part for key in found for part in key.split(":") if ":" in key and len(part) >= _SECRET]  # the parts of a signing key
     found += [value for provider in conf.providers.values() for value in provider.headers.values() if len(value) >= _SECRET]
     found += [provider.http.proxy for provider in conf.providers.values() if provider.http.proxy]
     found += [key.reveal() for key in conf.server.keys]

@@ -70,11 +70,14 @@ class Context:
     `notes` collects the entries for `x-thinkgate-transforms`; `source` names the file whose
     hook runs; `seconds` is the time spent in hooks; `held` counts the text that Lua hooks put
     into `state` since it was last weighed. A hook sets `force_stream` to have the
-    upstream asked for a stream whose chunks become the plain answer.
+    upstream asked for a stream whose chunks become the plain answer. For `build_request` in
+    Python: `url` is the base URL, `body` the bytes that are sent, `api_key` the key that is used.
     """
 
     __slots__ = (
+        "api_key",
         "attempt",
+        "body",
         "dialect",
         "endpoint",
         "force_stream",
@@ -88,6 +91,7 @@ class Context:
         "state",
         "stream",
         "thinking",
+        "url",
     )
 
     def __init__(
@@ -114,6 +118,9 @@ class Context:
         self.state: dict[str, Any] = {} if state is None else state
         self.notes: list[str] = [] if notes is None else notes
         self.force_stream = False
+        self.url = ""
+        self.body = b""
+        self.api_key: str | None = None
         self.source = ""
         self.seconds = 0.0
         self.held = 0

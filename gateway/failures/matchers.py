@@ -39,6 +39,7 @@ _SAYS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             "signature",
             (
                 r"invalid [`'\"]signature",
+                _all("invalid signature", "thinking"),
                 r"thought[_ ]signature",
                 "invalid_encrypted_content",
                 _all("could not be verified", "encrypted|signature|reasoning|thinking"),

@@ -11,13 +11,17 @@ wants a stream or a plain answer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gateway.chat import Accumulator, Chunk, Json, dumps
 from gateway.dialects import Event, Writer, chat, dialect
+from gateway.dialects.eventstream import Frames
 from gateway.errors import UpstreamError
 from gateway.sse import Events, Lines
 from gateway.upstream.prepared import Prepared
 from gateway.upstream.sources import ChatEvents, NativeEvents, PlainBody
 
+_FRAMINGS: Mapping[str, type[Events] | type[Lines] | type[Frames]] = {"sse": Events, "ndjson": Lines, "eventstream": Frames}
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 Source = ChatEvents | NativeEvents | PlainBody
@@ -123,9 +127,9 @@ class Answer:
         framing = prepared.hooks.adapter.framing
         if first == b"<":
             raise UpstreamError("protocol", "the answer is an HTML page")
-        if first in (b"{", b"[") and framing == "sse":
+        if first in (b"{", b"[") and framing != "ndjson":
             return PlainBody(prepared, self._native and not self._wants_stream)
-        events = Lines() if framing == "ndjson" else Events()
+        events = _FRAMINGS[framing]()
         if self._native and self._wants_stream:
             return NativeEvents(prepared, events)
         return ChatEvents(prepared, events, self._wants_stream and (prepared.include_usage or self._client != "chat"))

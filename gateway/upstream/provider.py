@@ -167,11 +167,12 @@ class Provider:
             if repaired is None:
                 raise NothingToRepair
             body = repaired
-        special = hooks.build_request(body, context) if hooks.has("build_request") else None
+        data = dumps(body)
+        special = self._built(body, data, hooks, options, context)
         forwarded = request.headers if request.dialect == spoken else {}
         headers = self._headers(adapter, request.record.id, forwarded, bool(body.get("stream")), special)
-        url = self._url(adapter, PATHS.get(spoken, ""), special)
-        return Prepared(url, headers, body, dumps(body), hooks, context, options, request.dialect, client, include_usage, request.empty_ok)
+        url = self._url(options, PATHS.get(spoken, ""), special)
+        return Prepared(url, headers, body, data, hooks, context, options, request.dialect, client, include_usage, request.empty_ok)
 
     @staticmethod
     def _repaired(body: Json, failure: UpstreamError, hooks: Hooks, options: Settings, context: Context) -> Json | None:
@@ -193,9 +194,9 @@ class Provider:
         else:
             body = apply.prepare({**request.body.fresh(), "model": target.model}, hooks, options, context)
             data = dumps(body)
-        special = hooks.build_request(body, context) if hooks.has("build_request") else None
+        special = self._built(body, data, hooks, options, context)
         headers = self._headers(hooks.adapter, request.record.id, {**request.headers, "accept": "*/*"}, request.stream, special)
-        url = self._url(hooks.adapter, PATHS[request.endpoint], special)
+        url = self._url(options, PATHS[request.endpoint], special)
         return Prepared(url, headers, body, data, hooks, context, options, needed, None, False, False)
 
     def _turned(self, body: Json, request: Request, spoken: str, options: Settings, context: Context) -> Json:
@@ -223,10 +224,18 @@ class Provider:
             options = self._options[target] = settings(files[0], target.model, configured, self.settings.base_url)
         return self._hooks, options
 
-    def _url(self, adapter: Adapter, path: str, special: Mapping[str, Any] | None) -> Url:
-        text = self.settings.base_url or adapter.base_url
+    def _built(self, body: Json, data: bytes, hooks: Hooks, options: Settings, context: Context) -> Mapping[str, Any] | None:
+        """What the adapter says about path and headers; it sees the bytes that will be sent."""
+        if not hooks.has("build_request"):
+            return None
+        context.url, context.body = options.base_url or "", data
+        context.api_key = self.settings.api_keys[0].reveal() if self.settings.api_keys else None
+        return hooks.build_request(body, context)
+
+    def _url(self, options: Settings, path: str, special: Mapping[str, Any] | None) -> Url:
+        text = options.base_url
         if text is None:
-            raise AdapterError(f"provider {self.name} has no base_url, and neither has its adapter {adapter.name}")
+            raise AdapterError(f"provider {self.name} has no base_url, and neither has its adapter {options.name}")
         query: Mapping[str, str] = {}
         if special is not None:
             path, query = special.get("path") or path, special.get("query") or query

@@ -69,7 +69,7 @@ class Memory:
         count = 0
         for message in bare:
             ids = _call_ids(message)
-            if not ids or times[ids[0]] != 1 or any(message.get(name) for name in (*TEXT, *SIGNED)):
+            if not ids or times[ids[0]] != 1:
                 continue
             kept = self._kept.get((tenant, ids[0]))
             if kept is not None and kept.expires > self._now():
@@ -83,8 +83,11 @@ class Memory:
 
 
 def _give(message: Json, kept: Kept, provider: str, model: str) -> bool:
+    """Put in what the turn lacks: its reasoning, if it has none at all, and the signatures of its calls."""
     same = kept.provider == provider and kept.model == model
-    names = (*TEXT, *SIGNED) if same else TEXT if weights(kept.model) == weights(model) else ()
+    names: tuple[str, ...] = ()
+    if not any(message.get(name) for name in (*TEXT, *SIGNED)):
+        names = (*TEXT, *SIGNED) if same else TEXT if weights(kept.model) == weights(model) else ()
     given = {name: kept.fields[name] for name in names if name in kept.fields}
     message.update(given)
     changed = bool(given)

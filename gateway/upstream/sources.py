@@ -13,6 +13,7 @@ from gateway import failures
 from gateway.adapters import think_tags
 from gateway.chat import Accumulator, Chunk, Json, dumps, loads
 from gateway.dialects import Native, Reader, chat, dialect
+from gateway.dialects.eventstream import Frames
 from gateway.errors import UpstreamError
 from gateway.sse import Event, Events, Lines
 from gateway.upstream.prepared import Prepared
@@ -26,7 +27,7 @@ class ChatEvents:
 
     error: UpstreamError | None = None
 
-    def __init__(self, prepared: Prepared, events: Events | Lines, include_usage: bool) -> None:
+    def __init__(self, prepared: Prepared, events: Events | Lines | Frames, include_usage: bool) -> None:
         context = prepared.context
         mode = prepared.options["think_tags"]
         self._events = events
@@ -133,7 +134,7 @@ class NativeEvents:
     turn: Json | None = None
     error: UpstreamError | None = None
 
-    def __init__(self, prepared: Prepared, events: Events | Lines) -> None:
+    def __init__(self, prepared: Prepared, events: Events | Lines | Frames) -> None:
         self._events = events
         self._hooks = prepared.hooks
         self._context = prepared.context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -130,7 +131,9 @@ def test_finish_reasons(reason, finish):
     assert accumulated(read(answer({"text": "a"}, finish=reason))[0])["choices"][0]["finish_reason"] == finish
 
 
-@pytest.mark.parametrize(("reason", "kind"), [("MALFORMED_FUNCTION_CALL", "protocol"), ("UNEXPECTED_TOOL_CALL", "protocol"), ("MISSING_THOUGHT_SIGNATURE", "signature")])
+@pytest.mark.parametrize(
+    ("reason", "kind"), [("MALFORMED_FUNCTION_CALL", "protocol"), ("UNEXPECTED_TOOL_CALL", "protocol"), ("MISSING_THOUGHT_SIGNATURE", "signature")]
+)
 def test_an_answer_that_failed_is_an_error(reason, kind):
     body = answer(finish=reason, finishMessage="Malformed function call: f(")
 
@@ -240,8 +243,6 @@ def test_any_cut_gives_the_same_answer(cuts):
     edges = [0, *sorted(cuts), len(STREAM)]
     events, reader = Events(), gemini.Reader("m")
 
-    chunks = [
-        chunk for start, end in zip(edges, edges[1:], strict=False) for event in events.feed(STREAM[start:end]) for chunk in reader.feed(event.name, event.data)
-    ]
+    chunks = [chunk for start, end in itertools.pairwise(edges) for event in events.feed(STREAM[start:end]) for chunk in reader.feed(event.name, event.data)]
 
     assert accumulated(chunks)["choices"] == plain({"text": "é", "thought": True}, {"text": "日本."}, CALL)["choices"]

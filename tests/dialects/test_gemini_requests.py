@@ -15,7 +15,10 @@ from gateway.dialects.messages.terms import original
 from gateway.errors import Skipped
 
 USER = {"role": "user", "content": "weather in Paris?"}
-TOOL = {"type": "function", "function": {"name": "w", "description": "the weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
+TOOL = {
+    "type": "function",
+    "function": {"name": "w", "description": "the weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+}
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
@@ -56,7 +59,11 @@ def test_a_tool_round_trip_in_full():
             {"role": "user", "parts": [answered("c1", {"t": 20})]},
         ],
         "tools": [
-            {"functionDeclarations": [{"name": "w", "description": "the weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]}
+            {
+                "functionDeclarations": [
+                    {"name": "w", "description": "the weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+                ]
+            }
         ],
         "stream": True,
     }
@@ -118,7 +125,13 @@ def test_reasoning_text_and_foreign_carriers_do_not_reach_gemini():
 
 @pytest.mark.parametrize(
     ("arguments", "args"),
-    [("", {}), ("{}", {}), ('{"n":123456789012345678901234567890}', {"n": 123456789012345678901234567890}), ("oops{", {"arguments": "oops{"}), ("[1]", {"arguments": [1]})],
+    [
+        ("", {}),
+        ("{}", {}),
+        ('{"n":123456789012345678901234567890}', {"n": 123456789012345678901234567890}),
+        ("oops{", {"arguments": "oops{"}),
+        ("[1]", {"arguments": [1]}),
+    ],
 )
 def test_arguments_are_objects(arguments, args):
     assert request(USER, turn(call("a", arguments)), result("a"))["contents"][1]["parts"][0]["functionCall"]["args"] == args
@@ -148,7 +161,10 @@ def test_a_tool_choice_that_says_nothing_is_left_out(choice):
 
 
 def test_a_function_without_parameters_has_none():
-    tools = [{"type": "function", "function": {"name": "a"}}, {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {}}}}]
+    tools = [
+        {"type": "function", "function": {"name": "a"}},
+        {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {}}}},
+    ]
 
     assert request(USER, tools=tools)["tools"] == [{"functionDeclarations": [{"name": "a"}, {"name": "b"}]}]
 
@@ -195,7 +211,10 @@ def test_parameters_become_the_generation_config():
 
 
 def test_a_response_format_becomes_a_schema_of_the_subset():
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {"a": {"const": "b"}}, "additionalProperties": False}}}
+    form = {
+        "type": "json_schema",
+        "json_schema": {"name": "x", "schema": {"type": "object", "properties": {"a": {"const": "b"}}, "additionalProperties": False}},
+    }
 
     assert request(USER, response_format=form)["generationConfig"] == {
         "responseMimeType": "application/json",

@@ -55,6 +55,7 @@ def test_the_answer_has_all_that_clients_read():
     assert (out["object"], out["status"], out["model"], out["created_at"]) == ("response", "completed", "up", 7)
     assert (out["instructions"], out["tools"], out["temperature"], out["metadata"], out["store"]) == ("be nice", [TOOL], 0.5, {"a": "b"}, False)
     assert out["reasoning"] == {"effort": "low", "summary": None}
+    assert (out["error"], out["incomplete_details"]) == (None, None)
     assert out["usage"] == {
         "input_tokens": 3,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},

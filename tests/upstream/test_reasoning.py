@@ -90,6 +90,17 @@ def test_signatures_of_calls_go_back_to_their_calls() -> None:
     assert "extra_content" not in messages[0]["tool_calls"][1]
 
 
+def test_a_signature_goes_back_to_a_turn_that_kept_its_text() -> None:
+    memory = Memory()
+    message = turn("c1", reasoning_content="because")
+    message["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": "s"}}
+    memory.keep("t", "a", "m", message)
+    messages = [turn("c1", reasoning_content="because")]
+
+    assert memory.restore("t", "a", "m", messages) == 1
+    assert messages[0]["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "s"}}
+
+
 def test_entries_expire() -> None:
     clock = Clock()
     memory = Memory(seconds=10, now=clock)

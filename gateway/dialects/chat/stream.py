@@ -125,7 +125,9 @@ class ChatStream:
         ):
             content = self._ordinary(obj, choices[0])
             if content is not None:
-                return [Chunk(data if self._include_usage or "usage" not in obj else _without_usage(obj, data), content=content, json=obj)]
+                if ("usage" in obj) is not self._include_usage:
+                    data = _with_usage(obj, data) if self._include_usage else _without_usage(obj, data)
+                return [Chunk(data, content=content, json=obj)]
         return self._heal(obj, data)
 
     def chunk(self, obj: Json) -> list[Chunk]:
@@ -388,8 +390,9 @@ class ChatStream:
             obj = {**obj, "choices": [], "usage": usage}
         return self._chunk(obj, data, False)
 
-    @staticmethod
-    def _chunk(obj: Json, data: bytes | None, content: bool) -> Chunk:
+    def _chunk(self, obj: Json, data: bytes | None, content: bool) -> Chunk:
+        if self._include_usage and "usage" not in obj:
+            data = _with_usage(obj, dumps(obj) if data is None else data)
         return Chunk(dumps(obj) if data is None else data, content=content, json=obj)
 
     # --- what is no JSON object --------------------------------------------------------------
@@ -437,6 +440,12 @@ class ChatStream:
                 delta[key] = text
         whole: Json = _paired(value)
         return whole
+
+
+def _with_usage(obj: Json, data: bytes) -> bytes:
+    """A chunk's text with `"usage":null`, which every chunk before the one with the usage has where that was asked for."""
+    obj["usage"] = None
+    return data.rstrip()[:-1] + _NULL_USAGE
 
 
 def _without_usage(obj: Json, data: bytes) -> bytes:
