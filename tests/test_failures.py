@@ -415,7 +415,7 @@ def test_no_header_whatever_breaks_the_wait(text: str) -> None:
         ({"choices": [{"index": 0, "delta": {}, "finish_reason": "insufficient_system_resource"}]}, "overload"),
         ({"choices": [{"index": 0, "delta": {}, "finish_reason": "network_error"}]}, "server"),
         ({"type": "response.failed", "response": {"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "m"}}}, "rate_limit"),
-        ({"type": "error", "code": "server_error", "message": "m"}, "protocol"),
+        ({"type": "error", "code": "server_error", "message": "m"}, "server"),
         ({"object": "error", "message": "m", "type": "invalid_request_error", "code": None}, "bad_request"),
         ({"code": 20015, "message": "max_seq_len", "data": None}, "context_overflow"),
         ({"type": "error", "error": {"type": "invalid_request_error", "message": "m"}}, "bad_request"),
