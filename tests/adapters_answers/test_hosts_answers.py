@@ -9,6 +9,12 @@ import pytest
 from running import serving, yaml
 from upstream_double import Upstream, chunk, completion, delta, finish, role, tool_call
 
+from gateway.adapters.hooks import Context, Hooks
+from gateway.adapters.loader import Loader, builtin_folder
+from gateway.adapters.settings import Settings, settings
+from gateway.config import HookBudget
+from gateway.errors import Skipped
+
 ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "weather in Paris?"}]}
 TOOLS = [{"type": "function", "function": {"name": "w", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
 IDENT = "call_abc-123456"
@@ -91,6 +97,40 @@ async def test_azure_is_asked_at_the_address_of_its_style(a: Upstream, options: 
     assert seen.json["model"] == "d1"
 
 
+def at(url: str, options: Settings) -> Context:
+    """A hook's ctx behind a base URL."""
+    ctx = Context(model="d1", options=options)
+    ctx.url = url
+    return ctx
+
+
+@pytest.mark.parametrize(
+    ("url", "style", "whole"),
+    [
+        ("https://r.openai.azure.com", "v1", "https://r.openai.azure.com/openai/v1/chat/completions"),
+        ("https://r.openai.azure.com/openai", "v1", "https://r.openai.azure.com/openai/v1/chat/completions"),
+        ("https://r.openai.azure.com/openai/v1/", "v1", "https://r.openai.azure.com/openai/v1/chat/completions"),
+        ("https://r.services.ai.azure.com", "deployments", "https://r.services.ai.azure.com/openai/deployments/d1/chat/completions"),
+        ("https://r.openai.azure.com/openai/", "deployments", "https://r.openai.azure.com/openai/deployments/d1/chat/completions"),
+        ("https://r.openai.azure.com/openai/deployments/d2", "deployments", "https://r.openai.azure.com/openai/deployments/d2/chat/completions"),
+        ("https://gateway.example/llm", "plain", "https://gateway.example/llm/chat/completions"),
+    ],
+)
+def test_azure_takes_any_of_the_addresses_that_the_portal_shows(url: str, style: str, whole: str) -> None:
+    hooks = Hooks(Loader([builtin_folder()], HookBudget()).get("azure"))
+    built = hooks.build_request({}, at(url, settings(hooks.adapter, "d1", {"style": style}, url)))
+    assert built is not None
+    assert url.rstrip("/") + built["path"] == whole
+
+
+def test_azure_without_an_address_is_left_out() -> None:
+    hooks = Hooks(Loader([builtin_folder()], HookBudget()).get("azure"))
+    options = settings(hooks.adapter, "d1", {})
+    with pytest.raises(Skipped, match="neither base_url nor"):
+        hooks.build_request({}, at(str(options.base_url), options))
+    assert settings(hooks.adapter, "d1", {"resource": "mine"}).base_url == "https://mine.openai.azure.com"
+
+
 async def test_azure_with_an_unknown_style_is_left_out_and_says_why(a: Upstream) -> None:
     async with serving(config(a, "azure", "\noptions: {style: v2}")) as running:
         answer = (await running.chat({**ASK, "model": "a/d1"})).json()
@@ -100,7 +140,11 @@ async def test_azure_with_an_unknown_style_is_left_out_and_says_why(a: Upstream)
 
 async def test_azure_chunks_of_its_filters_never_reach_the_client(a: Upstream) -> None:
     first = {"choices": [], "created": 0, "id": "", "model": "", "object": "", "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}]}
-    late = {"choices": [{"index": 0, "content_filter_offsets": {"check_offset": 5}, "content_filter_results": {}, "finish_reason": None}], "id": "", "model": ""}
+    late = {
+        "choices": [{"index": 0, "content_filter_offsets": {"check_offset": 5}, "content_filter_results": {}, "finish_reason": None}],
+        "id": "",
+        "model": "",
+    }
     a.stream(first, role(), delta("20C"), finish(), {**late, "object": "", "created": 0}, "[DONE]")
     chunks = await streamed(a, "azure", "d1")
     assert {(piece["id"], piece["model"], piece["object"]) for piece in chunks} == {("chatcmpl-double", "m", "chat.completion.chunk")}
@@ -114,7 +158,11 @@ async def test_azure_chunks_of_deepseek_are_ordinary_ones(a: Upstream) -> None:
         made["choices"][0]["matched_stop"] = None
         return made
 
-    last = {**chunk({}), "choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8, "prompt_tokens_details": None, "reasoning_tokens": 0}}
+    last = {
+        **chunk({}),
+        "choices": [],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8, "prompt_tokens_details": None, "reasoning_tokens": 0},
+    }
     a.stream(piece(role="assistant", content=""), piece(reasoning_content="hm"), piece(content="20C"), piece("stop"), last, "[DONE]")
     chunks = await streamed(a, "azure", "DeepSeek-V4-Pro", stream_options={"include_usage": True})
     assert (joined(chunks, "reasoning_content"), joined(chunks, "content"), finishes(chunks)) == ("hm", "20C", ["stop"])
@@ -129,7 +177,9 @@ async def test_mistral_ids_of_the_request_come_back_as_the_clients(a: Upstream) 
     def short() -> str:
         return str(a.requests[-1].json["messages"][1]["tool_calls"][0]["id"])
 
-    a.call(lambda seen: completion(None, calls=[tool_call("w", "{}", id=seen.json["messages"][1]["tool_calls"][0]["id"]), tool_call("w", "{}", id="gSIMJiOkT")]))
+    a.call(
+        lambda seen: completion(None, calls=[tool_call("w", "{}", id=seen.json["messages"][1]["tool_calls"][0]["id"]), tool_call("w", "{}", id="gSIMJiOkT")])
+    )
     answer = await plain(a, "mistral", "mistral-large-latest", messages=history(IDENT), tools=TOOLS)
     assert len(short()) == 9
     assert [call["id"] for call in answer["choices"][0]["message"]["tool_calls"]] == [IDENT, "gSIMJiOkT"]
@@ -171,7 +221,10 @@ THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
 
 
 async def test_mistral_thoughts_in_the_content_are_reasoning(a: Upstream) -> None:
-    a.reply(completion("x") | {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": [THINKING, {"type": "text", "text": "20C"}]}}]})
+    a.reply(
+        completion("x")
+        | {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": [THINKING, {"type": "text", "text": "20C"}]}}]}
+    )
     a.stream(role(), chunk({"content": [THINKING]}), chunk({"content": [{"type": "text", "text": "20"}]}), delta("C"), finish("model_length"), "[DONE]")
     message = (await plain(a, "mistral", "magistral-medium-latest"))["choices"][0]["message"]
     assert (message["reasoning_content"], message["content"]) == ("hm", "20C")
@@ -240,7 +293,13 @@ async def test_reasoning_under_another_name_and_finishes_left_out_are_healed(a: 
 
     usage = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8, "queue_time": 0.1}
     call = without_finish(chunk({"tool_calls": [tool_call("w", '{"city":"Paris"}')]}))
-    a.stream(without_finish(role()), without_finish(chunk({"reasoning": "hm"})), call, finish("tool_calls", usage=usage, x_groq={"id": "r", "usage": usage}), "[DONE]")
+    a.stream(
+        without_finish(role()),
+        without_finish(chunk({"reasoning": "hm"})),
+        call,
+        finish("tool_calls", usage=usage, x_groq={"id": "r", "usage": usage}),
+        "[DONE]",
+    )
     chunks = await streamed(a, adapter, model, tools=TOOLS, stream_options={"include_usage": True})
     assert (joined(chunks, "reasoning_content"), finishes(chunks)) == ("hm", ["tool_calls"])
     assert all("finish_reason" in choice for piece in chunks for choice in piece["choices"])
@@ -308,7 +367,12 @@ async def test_openrouter_comments_and_odd_framing_cut_anywhere_are_the_same_ans
 
 async def test_openrouter_entries_come_with_the_reasoning_and_go_back_once_when_they_were_lost(a: Upstream) -> None:
     signed = {**ENTRY, "text": None, "signature": "s1"}
-    pieces = [{"reasoning": "hm", "reasoning_details": [ENTRY]}, {"content": "on it"}, {"reasoning_details": [signed]}, {"tool_calls": [tool_call("w", "{}")]}]
+    pieces: list[dict[str, Any]] = [
+        {"reasoning": "hm", "reasoning_details": [ENTRY]},
+        {"content": "on it"},
+        {"reasoning_details": [signed]},
+        {"tool_calls": [tool_call("w", "{}")]},
+    ]
     a.stream(role(), *map(chunk, pieces), finish("tool_calls"), "[DONE]").reply(completion("20C"))
     async with serving(config(a, "openrouter")) as running:
         ask = {"model": "a/anthropic/claude-opus-5.5", "tools": TOOLS}
@@ -343,7 +407,12 @@ REFUSALS: list[tuple[str, int, Any, str]] = [
     ("azure", 404, error("The API deployment for this resource does not exist.", "DeploymentNotFound"), "not_found"),
     ("azure", 400, error("The chatCompletion operation does not work with the specified model, d1.", "OperationNotSupported"), "not_found"),
     ("azure", 429, error("Requests have exceeded the call rate limit.", "429"), "rate_limit"),
-    ("mistral", 429, {"object": "error", "message": "Service tier capacity exceeded for this model.", "type": "service_tier_capacity_exceeded", "code": "3505"}, "overload"),
+    (
+        "mistral",
+        429,
+        {"object": "error", "message": "Service tier capacity exceeded for this model.", "type": "service_tier_capacity_exceeded", "code": "3505"},
+        "overload",
+    ),
     ("mistral", 422, {"detail": [{"type": "missing", "loc": ["body", "messages"], "msg": "Field required"}]}, "bad_request"),
     ("mistral", 401, {"detail": "Unauthorized"}, "auth"),
     ("xai", 403, {"code": "The caller does not have permission", "error": "Content violates usage guidelines. Team: x, Model: y"}, "content_filter"),
@@ -386,7 +455,14 @@ ORDER = {"object": "error", "message": "Unexpected role 'user' after role 'tool'
 PREFILL = [*ASK["messages"], {"role": "assistant", "content": "It is"}]
 REPAIRS: list[tuple[str, str, int, Any, dict[str, Any], dict[str, Any]]] = [
     ("mistral", "m", 400, LAST, {"messages": PREFILL}, {"messages": [*ASK["messages"], {"role": "assistant", "content": "It is", "prefix": True}]}),
-    ("mistral", "m", 422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "min_p"], "msg": "Extra inputs are not permitted"}]}, {"min_p": 0.1}, {"min_p": None}),
+    (
+        "mistral",
+        "m",
+        422,
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", "min_p"], "msg": "Extra inputs are not permitted"}]},
+        {"min_p": 0.1},
+        {"min_p": None},
+    ),
     ("xai", "grok-5", 400, error("This model does not support 'reasoning_effort' value 'high'"), {"reasoning_effort": "high"}, {"reasoning_effort": None}),
     ("openrouter", "x/y", 400, error("Reasoning is mandatory for this endpoint and cannot be disabled."), {"disable_thinking": True}, {"reasoning": None}),
 ]
@@ -405,7 +481,10 @@ async def test_a_refusal_that_can_be_repaired_is_sent_once_more(
 
 
 async def test_cerebras_that_still_sees_reasoning_is_asked_once_more_without(a: Upstream) -> None:
-    refusal = {"message": "messages.1.assistant.reasoning_content: property 'messages.1.assistant.reasoning_content' is unsupported", "code": "wrong_api_format"}
+    refusal = {
+        "message": "messages.1.assistant.reasoning_content: property 'messages.1.assistant.reasoning_content' is unsupported",
+        "code": "wrong_api_format",
+    }
     a.reply(refusal, status=400).reply(completion("20C"))
     async with serving(config(a, "cerebras", "\noptions: {reasoning_echo: all, reasoning_field: reasoning_content}")) as running:
         answer = await running.chat({"model": "a/llama3.1-8b", "messages": history(reasoning_content="hm"), "tools": TOOLS})

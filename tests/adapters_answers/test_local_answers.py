@@ -45,7 +45,8 @@ def finishes(chunks: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize("adapter", SERVERS)
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 async def test_reasoning_under_either_name_reaches_the_client_as_one(a: Upstream, adapter: str, field: str) -> None:
-    a.reply(completion("20C", **{field: "hm"}))
+    said: dict[str, Any] = {field: "hm"}
+    a.reply(completion("20C", **said))
     a.stream(role(), chunk({field: "h"}), chunk({field: "m"}), delta("20C"), finish(), usage(), "[DONE]")
     assert (await plain(a, adapter))["choices"][0]["message"]["reasoning_content"] == "hm"
     chunks = await streamed(a, adapter)
@@ -78,7 +79,9 @@ async def test_reasoning_that_the_client_lost_goes_back_in_the_servers_field(a: 
         ("on", ["<thi"], "", "<thi"),
     ],
 )
-async def test_tags_in_the_text_become_reasoning_where_it_is_asked_for(a: Upstream, adapter: str, mode: str, pieces: list[str], thoughts: str, text: str) -> None:
+async def test_tags_in_the_text_become_reasoning_where_it_is_asked_for(
+    a: Upstream, adapter: str, mode: str, pieces: list[str], thoughts: str, text: str
+) -> None:
     a.stream(role(), *map(delta, pieces), finish(), "[DONE]").reply(completion("".join(pieces)))
     options = f'{{think_tags: "{mode}"}}'
     chunks = await streamed(a, adapter, options)
@@ -170,7 +173,9 @@ REFUSALS: list[tuple[str, int, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("adapter", "status", "body", "kind"), REFUSALS, ids=[f"{name}-{status}-{kind}-{at}" for at, (name, status, _, kind) in enumerate(REFUSALS)])
+@pytest.mark.parametrize(
+    ("adapter", "status", "body", "kind"), REFUSALS, ids=[f"{name}-{status}-{kind}-{at}" for at, (name, status, _, kind) in enumerate(REFUSALS)]
+)
 async def test_a_refusal_is_of_its_class_and_is_not_asked_again(a: Upstream, adapter: str, status: int, body: Any, kind: str) -> None:
     a.reply(body, status=status)
     answer = await plain(a, adapter, tools=TOOLS)
@@ -178,7 +183,9 @@ async def test_a_refusal_is_of_its_class_and_is_not_asked_again(a: Upstream, ada
     assert len(a.requests) == 1
 
 
-@pytest.mark.parametrize("refusal", [error('"m" does not support tools'), error("image URLs are not currently supported, please use base64 encoded data instead")])
+@pytest.mark.parametrize(
+    "refusal", [error('"m" does not support tools'), error("image URLs are not currently supported, please use base64 encoded data instead")]
+)
 async def test_what_ollama_cannot_do_another_target_may(a: Upstream, b: Upstream, refusal: dict[str, Any]) -> None:
     a.reply(refusal, status=400)
     b.reply(completion("20C"))
