@@ -16,6 +16,7 @@ from gateway.errors import ClientGone, GatewayError, InvalidRequest, TooLarge, U
 MAX_DEPTH = 64
 _PIECE = 1 << 20
 _RATE = 64 * 1024  # bytes a second at which a large body must arrive once its first seconds are over
+_MOST_ENCODINGS = 2
 _ENCODINGS = ("identity", "gzip", "x-gzip", "deflate", "zstd")
 
 
@@ -66,7 +67,10 @@ async def _rest(receive: Receive, body: bytes, limit: int, seconds: float) -> by
 
 def decode(body: bytes, encodings: str, limit: int) -> bytes:
     """Undo `Content-Encoding`; what would grow past `limit` bytes is refused before it is there."""
-    for encoding in reversed([part.strip().lower() for part in encodings.split(",") if part.strip()]):
+    named = [part.strip().lower() for part in encodings.split(",") if part.strip()]
+    if len(named) > _MOST_ENCODINGS:
+        raise UnsupportedMedia(f"at most {_MOST_ENCODINGS} content encodings are undone")
+    for encoding in reversed(named):
         if encoding not in _ENCODINGS:
             raise UnsupportedMedia(f'content encoding "{encoding[:32]}" is not supported; use gzip, deflate, zstd or none')
         try:

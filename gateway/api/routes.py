@@ -81,7 +81,8 @@ async def readyz(web: Web) -> Response:
 
 
 async def metrics(web: Web) -> Response:
-    return Response(visit_of(web).state.telemetry.expose(), media_type="text/plain; version=0.0.4")
+    visit = visit_of(web)
+    return Response(visit.state.telemetry.expose(), media_type="text/plain; version=0.0.4", headers={"x-request-id": visit.record.id})
 
 
 async def models(web: Web) -> Response:

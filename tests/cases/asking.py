@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from running import STREAM
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from running import STREAM, Running
 
 PATIENT = "retries: 0\ncooldown: {after: 1000, base: 1ms, max: 1ms}"
 """settings of a provider that may fail in every test and is asked all the same"""
@@ -18,7 +19,11 @@ PATIENT = "retries: 0\ncooldown: {after: 1000, base: 1ms, max: 1ms}"
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"q": {"type": "string"}}, "required": []}}}
 ]
-CALLED: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"q":"x"}'}}]}
+CALLED: dict[str, Any] = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"q":"x"}'}}],
+}
 HISTORY: list[dict[str, Any]] = [
     {"role": "user", "content": "weather?"},
     CALLED,
@@ -72,6 +77,12 @@ def shaped(error: Mapping[str, Any]) -> bool:
     )
 
 
+def sdk(running: Running, **options: Any) -> AsyncOpenAI:
+    """The official client; without TLS, because reading the certificates takes longer than a test."""
+    http = DefaultAsyncHttpxClient(trust_env=False, verify=False)
+    return AsyncOpenAI(**{"base_url": running.url, "api_key": "none", "max_retries": 0, "http_client": http, **options})
+
+
 class Bare:
     """A client on a bare socket: one request, and as much of the answer as the test wants to read."""
 
@@ -97,7 +108,9 @@ class Bare:
         return client
 
     def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> None:
-        lines = {"host": "127.0.0.1", "content-type": "application/json", "content-length": str(len(body))} | {k.replace("_", "-"): v for k, v in headers.items()}
+        lines = {"host": "127.0.0.1", "content-type": "application/json", "content-length": str(len(body))} | {
+            k.replace("_", "-"): v for k, v in headers.items()
+        }
         head = f"{method} {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items() if value)
         self.writer.write(head.encode("latin-1") + b"\r\n" + body)
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import openai
 import pytest
-from asking import PATIENT, shaped
+from asking import PATIENT, sdk, shaped
 from faults import refused
-from openai import AsyncOpenAI
 from running import KEY, Running, serving, yaml
 from upstream_double import HANG, Upstream, completion
 
@@ -67,14 +66,18 @@ ROWS = {
     "content policy": Row(FILTER, SERVER, 400, openai.BadRequestError, "false", ["content_filter"], FILTER[1]["error"]),
     "the context is full": Row(OVERFLOW, SERVER, 400, openai.BadRequestError, "false", ["context_overflow"], OVERFLOW[1]["error"]),
     "a parameter that both refuse": Row(PARAM, PARAM, 400, openai.BadRequestError, "false", ["param", "param"], {"code": "providers_exhausted"}),
-    "an order of roles that both refuse": Row(ROLES, ROLES, 400, openai.BadRequestError, "false", ["role_order", "role_order"], {"code": "providers_exhausted"}),
+    "an order of roles that both refuse": Row(
+        ROLES, ROLES, 400, openai.BadRequestError, "false", ["role_order", "role_order"], {"code": "providers_exhausted"}
+    ),
     "reasoning that both miss": Row(REASONING, REASONING, 502, openai.InternalServerError, None, ["reasoning_missing", "reasoning_missing"]),
-    "auth, then the caller's fault with status 401": Row(AUTH, (401, says("flagged by content_policy")), 400, openai.BadRequestError, "false", ["auth", "content_filter"], {}),
+    "auth, then the caller's fault with status 401": Row(
+        AUTH, (401, says("flagged by content_policy")), 400, openai.BadRequestError, "false", ["auth", "content_filter"], {}
+    ),
 }
 
 
 async def failure(running: Running, stream: bool = False, **options: Any) -> openai.APIStatusError:
-    async with AsyncOpenAI(**{"base_url": running.url, "api_key": KEY, "max_retries": 0, **options}) as client:
+    async with sdk(running, **{"api_key": KEY, **options}) as client:
         with pytest.raises(openai.APIStatusError) as caught:
             await client.chat.completions.create(model="m", messages=HI, stream=stream)
     body: Any = caught.value.response.json()
@@ -97,7 +100,9 @@ async def test_a_failed_chain(a: Upstream, b: Upstream, row: str, stream: bool) 
     attempts: Any = error.response.json()["error"]["attempts"]
     assert (error.status_code, type(error)) == (wanted.status, wanted.kind)
     assert [attempt["class"] for attempt in attempts if "skipped" not in attempt] == wanted.classes
-    assert {name: getattr(error, name) for name in ("type", "code", "param") if name in wanted.error} == {n: v for n, v in wanted.error.items() if n != "message"}
+    assert {name: getattr(error, name) for name in ("type", "code", "param") if name in wanted.error} == {
+        n: v for n, v in wanted.error.items() if n != "message"
+    }
     assert error.response.headers.get("x-should-retry") == wanted.retry
 
 
@@ -116,7 +121,7 @@ async def test_the_sdk_does_not_ask_again_where_that_is_pointless(a: Upstream, r
 async def test_the_sdk_waits_as_long_as_the_provider_asked_for(a: Upstream) -> None:
     a.reply(RATE[1], status=429, headers={"retry-after-ms": "200"}).reply(completion("now"))
 
-    async with serving(yaml({"a": a.url})) as running, AsyncOpenAI(base_url=running.url, api_key=KEY, max_retries=1) as client:
+    async with serving(yaml({"a": a.url})) as running, sdk(running, api_key=KEY, max_retries=1) as client:
         said = await client.chat.completions.create(model="m", messages=HI)
 
     assert said.choices[0].message.content == "now"
@@ -172,7 +177,9 @@ async def test_nobody_is_there(a: Upstream) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b"<html>hi</html>", b"null", b"[]", b'{"choices":[]}', b'{"error":{"message":"what"}}', b'{"id":'], ids=["empty", "html", "null", "list", "no choices", "error", "cut"]
+    "answer",
+    [b"", b"<html>hi</html>", b"null", b"[]", b'{"choices":[]}', b'{"error":{"message":"what"}}', b'{"id":'],
+    ids=["empty", "html", "null", "list", "no choices", "error", "cut"],
 )
 async def test_a_200_that_is_no_answer(a: Upstream, answer: bytes) -> None:
     a.reply(answer, headers={"content-type": "application/json"})
@@ -227,7 +234,7 @@ CLIENT_FAULTS: dict[str, tuple[dict[str, Any], int, type[openai.APIStatusError],
 async def test_the_clients_own_fault(a: Upstream, fault: str) -> None:
     more, status, kind, code = CLIENT_FAULTS[fault]
 
-    async with serving(yaml({"a": a.url})) as running, AsyncOpenAI(base_url=running.url, api_key=KEY, max_retries=2) as client:
+    async with serving(yaml({"a": a.url})) as running, sdk(running, api_key=KEY, max_retries=2) as client:
         with pytest.raises(kind) as caught:
             await client.chat.completions.create(**{"model": "m", "messages": HI, **more})
 

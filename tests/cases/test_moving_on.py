@@ -6,12 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from asking import PATIENT, error_of, shaped, text
-from openai import AsyncOpenAI, InternalServerError
+from asking import PATIENT, error_of, sdk, shaped, text
+from openai import InternalServerError
 from running import CHAT, STREAM, Running, serving, yaml
 from upstream_double import HANG, Upstream, answer, completion, delta, plain, role
 
-IMAGE = {"error": {"message": "messages.7: image dimensions exceed max allowed size", "type": "invalid_request_error", "param": None, "code": "image_too_large"}}
+IMAGE = {
+    "error": {"message": "messages.7: image dimensions exceed max allowed size", "type": "invalid_request_error", "param": None, "code": "image_too_large"}
+}
 FLAGGED = {"error": {"message": "Your request was flagged", "type": "invalid_request_error", "param": None, "code": "content_policy_violation"}}
 
 
@@ -174,7 +176,7 @@ async def test_the_calls_of_a_provider_are_the_sdks_tries_times_the_chain(a: Ups
 
     async with (
         serving(yaml({"a": a.url, "b": b.url}, a=settings, b=settings)) as running,
-        AsyncOpenAI(base_url=running.url, api_key="none", max_retries=1) as client,
+        sdk(running, max_retries=1) as client,
     ):
         with pytest.raises(InternalServerError) as caught:
             await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])
@@ -237,7 +239,17 @@ async def test_a_long_message_is_clipped_and_a_page_becomes_its_title(a: Upstrea
 
 
 async def test_a_longer_context_is_looked_for_and_a_shorter_one_is_left_out(a: Upstream, b: Upstream) -> None:
-    a.reply({"error": {"message": "maximum context length is 8192 tokens", "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}}, status=400)
+    a.reply(
+        {
+            "error": {
+                "message": "maximum context length is 8192 tokens",
+                "type": "invalid_request_error",
+                "param": "messages",
+                "code": "context_length_exceeded",
+            }
+        },
+        status=400,
+    )
     b.reply(completion("long"))
     sizes = {"a": "retries: 0\nmodels: {a-model: {context: 8k}}", "b": "retries: 0\nmodels: {b-model: {context: 1M}}"}
 
@@ -251,7 +263,14 @@ async def test_a_longer_context_is_looked_for_and_a_shorter_one_is_left_out(a: U
 
 
 async def test_a_repair_starts_from_the_clients_request_and_is_made_once(a: Upstream, b: Upstream) -> None:
-    refusal = {"error": {"message": "Unsupported parameter: 'frequency_penalty' is not supported with this model.", "type": "invalid_request_error", "param": "frequency_penalty", "code": "unsupported_parameter"}}
+    refusal = {
+        "error": {
+            "message": "Unsupported parameter: 'frequency_penalty' is not supported with this model.",
+            "type": "invalid_request_error",
+            "param": "frequency_penalty",
+            "code": "unsupported_parameter",
+        }
+    }
     a.reply(refusal, status=400, repeat=2).reply(completion("a"))
     b.reply(completion("b"))
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
-from typing import Any
 
 import pytest
 from asking import Bare, finishes, text
 from running import CHAT, STREAM, serving, yaml
-from upstream_double import Upstream, answer, chunk, completion, delta, finish, role, thought, tool_call, usage
+from upstream_double import Item, Upstream, answer, chunk, completion, delta, finish, role, thought, tool_call, usage
 
 
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "text/plain"])
@@ -64,12 +63,12 @@ async def test_a_cut_stream_is_no_answer_for_a_client_that_wants_it_plain(a: Ups
 
 
 async def test_blank_lines_before_the_answer_keep_the_connection_alive_and_commit_nothing(a: Upstream, b: Upstream) -> None:
-    blank: list[Any] = [b"\n", 0.1] * 5
+    blank: list[Item] = [b"\n", 0.07] * 5
     a.stream(*blank, b'{"choices":[{"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}]}', headers={"content-type": "application/json"})
     a.stream(*blank, b"<html>gateway timeout</html>", headers={"content-type": "application/json"})
     b.reply(completion("from b"))
 
-    async with serving(yaml({"a": a.url, "b": b.url}, a="retries: 0\ntimeouts: {idle: 300ms}")) as running:
+    async with serving(yaml({"a": a.url, "b": b.url}, a="retries: 0\ntimeouts: {idle: 200ms}")) as running:
         first, second = await running.chat(), await running.chat()
 
     assert first.json()["choices"][0]["message"]["content"] == "ok"
@@ -77,7 +76,8 @@ async def test_blank_lines_before_the_answer_keep_the_connection_alive_and_commi
 
 
 async def test_blank_lines_for_ever_end_at_the_total_timeout(a: Upstream, b: Upstream) -> None:
-    a.stream(*([b"\n", 0.05] * 100), headers={"content-type": "application/json"})
+    blank: list[Item] = [b"\n", 0.05]
+    a.stream(*blank * 100, headers={"content-type": "application/json"})
     b.reply(completion("from b"))
 
     async with serving(yaml({"a": a.url, "b": b.url}, a="retries: 0\ntimeouts: {idle: 300ms, total: 400ms}")) as running:
@@ -89,7 +89,10 @@ async def test_blank_lines_for_ever_end_at_the_total_timeout(a: Upstream, b: Ups
 
 
 async def test_a_compressed_answer_reaches_the_client_plain(a: Upstream) -> None:
-    a.reply(gzip.compress(b'{"choices":[{"index":0,"message":{"role":"assistant","content":"gz"},"finish_reason":"stop"}]}'), headers={"content-encoding": "gzip", "content-type": "application/json"})
+    a.reply(
+        gzip.compress(b'{"choices":[{"index":0,"message":{"role":"assistant","content":"gz"},"finish_reason":"stop"}]}'),
+        headers={"content-encoding": "gzip", "content-type": "application/json"},
+    )
 
     async with serving(yaml({"a": a.url})) as running:
         got = await running.chat(None, accept_encoding="identity")
@@ -108,11 +111,11 @@ async def test_a_compressed_stream_arrives_event_by_event(a: Upstream) -> None:
 
     first = packed(b'data: {"choices":[{"delta":{"content":"one"}}]}\n\n')
     last = packed(b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n') + packer.flush()
-    a.stream(first, 1.5, last, headers={"content-encoding": "gzip"})
+    a.stream(first, 0.9, last, headers={"content-encoding": "gzip"})
 
     async with serving(yaml({"a": a.url})) as running:
         client = await Bare.ask(running.url)
-        await client.until(b'"content":"one"', seconds=0.7)
+        await client.until(b'"content":"one"', seconds=0.6)
         assert b"content-encoding" not in client.got.lower()
         await client.until(b"[DONE]")
         await client.close()

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from asking import calls, deltas, finishes, parsed, text
-from openai import AsyncOpenAI
+from asking import calls, deltas, finishes, parsed, sdk, text
 from running import STREAM, Running, serving, yaml
 from upstream_double import DONE, Item, Upstream, chunk, delta, finish, role, usage
 
+END = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 BARE: dict[str, Any] = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 
 
@@ -34,7 +34,7 @@ async def events_of(a: Upstream, *items: Item, body: dict[str, Any] = STREAM) ->
 
 
 async def sdk_text(running: Running) -> str:
-    async with AsyncOpenAI(base_url=running.url, api_key="none", max_retries=0) as client:
+    async with sdk(running) as client:
         stream = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}], stream=True)
         return "".join([choice.delta.content or "" async for chunk in stream for choice in chunk.choices])
 
@@ -93,7 +93,13 @@ async def test_calls_without_an_index_are_told_apart(a: Upstream) -> None:
 
 async def test_pieces_with_and_without_an_index_may_be_mixed(a: Upstream) -> None:
     events = await events_of(
-        a, part("f1", '{"a":', id="c0"), part(arguments="1}", index=None), part("f2", "{", index=None, id="c1"), part(arguments="}", index=1), bare({}, "stop"), DONE
+        a,
+        part("f1", '{"a":', id="c0"),
+        part(arguments="1}", index=None),
+        part("f2", "{", index=None, id="c1"),
+        part(arguments="}", index=1),
+        bare({}, "stop"),
+        DONE,
     )
 
     assert calls(events) == [("c0", "f1", '{"a":1}'), ("c1", "f2", "{}")]
@@ -127,7 +133,7 @@ async def test_arguments_cut_inside_an_escape_come_byte_for_byte_and_at_once(a: 
 
 @pytest.mark.parametrize("size", [1, 3, 10_000], ids=["byte by byte", "three by three", "cut twice"])
 async def test_a_character_that_the_network_cut_is_whole_again(a: Upstream, size: int) -> None:
-    raw = b'data: {"choices":[{"index":0,"delta":{"content":"\xe5\x8c\x97\xe4\xba\xac\xf0\x9f\x98\x80"}}]}\n\ndata: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    raw = b'data: {"choices":[{"index":0,"delta":{"content":"\xe5\x8c\x97\xe4\xba\xac\xf0\x9f\x98\x80"}}]}\n\n' + END
     cuts = [raw[i : i + size] for i in range(0, len(raw), size)] if size < len(raw) else [raw[:51], raw[51:58], raw[58:]]
     spread: list[Item] = [item for cut in cuts for item in (cut, 0)]
     events = await events_of(a, *spread)
@@ -155,7 +161,7 @@ async def test_an_event_of_two_data_lines_is_one_event(a: Upstream) -> None:
 
 @pytest.mark.parametrize("end", [b"\r\n", b"\r", b"\n"], ids=["CRLF", "CR", "LF"])
 async def test_every_kind_of_line_end_is_understood(a: Upstream, end: bytes) -> None:
-    raw = b'\xef\xbb\xbfdata:{"choices":[{"delta":{"content":"a b"}}]}\n\nevent: x\nid: 1\nretry: 5\ndata: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    raw = b'\xef\xbb\xbfdata:{"choices":[{"delta":{"content":"a b"}}]}\n\nevent: x\nid: 1\nretry: 5\n' + END
     events = await events_of(a, raw.replace(b"\n", end))
 
     assert (text(events), finishes(events), events[-1]) == ("a b", ["stop"], DONE)
@@ -203,7 +209,9 @@ async def test_the_role_comes_first_where_the_provider_forgets_it(a: Upstream) -
 
 
 async def test_every_chunk_has_what_strict_clients_insist_on(a: Upstream) -> None:
-    events = await events_of(a, {"choices": [{"delta": {"content": "a"}}]}, {"choices": [{"delta": {}, "finish_reason": "stop"}], "id": "other", "created": 1.5}, DONE)
+    events = await events_of(
+        a, {"choices": [{"delta": {"content": "a"}}]}, {"choices": [{"delta": {}, "finish_reason": "stop"}], "id": "other", "created": 1.5}, DONE
+    )
 
     chunks = parsed(events)
     assert len({(c["id"], c["object"], c["created"], c["model"]) for c in chunks}) == 1

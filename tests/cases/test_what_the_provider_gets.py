@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from asking import CALLED, HISTORY, PATIENT, TOOLS
 from running import CHAT, serving, yaml
-from upstream_double import Upstream, completion, events
+from upstream_double import Upstream, completion, events, finish
 
 DEEPSEEK = "adapter: deepseek\nretries: 0"
 
@@ -37,7 +37,12 @@ async def test_a_literal_extra_body_is_hoisted_and_gone(a: Upstream) -> None:
 
 
 async def test_with_tools_every_assistant_turn_carries_reasoning_and_no_other_message_does(a: Upstream) -> None:
-    turns = [{"role": "system", "content": "s"}, *HISTORY, {"role": "assistant", "content": "fine", "reasoning_content": None}, {"role": "user", "content": "q"}]
+    turns = [
+        {"role": "system", "content": "s"},
+        *HISTORY,
+        {"role": "assistant", "content": "fine", "reasoning_content": None},
+        {"role": "user", "content": "q"},
+    ]
 
     async with serving(yaml({"a": a.reply().url}, a=DEEPSEEK)) as running:
         await running.chat({**CHAT, "messages": turns, "tools": TOOLS})
@@ -76,7 +81,9 @@ async def test_fields_that_nobody_here_knows_reach_the_provider(a: Upstream) -> 
 
 
 async def test_what_one_provider_changed_is_not_seen_by_the_next(a: Upstream, b: Upstream, tmp_path: Path) -> None:
-    (tmp_path / "force.lua").write_text('function transform_request(req) req.temperature = 0.1 table.insert(req.messages, {role="user", content="x"}) return req end')
+    (tmp_path / "force.lua").write_text(
+        'function transform_request(req) req.temperature = 0.1 table.insert(req.messages, {role="user", content="x"}) return req end'
+    )
     force = PATIENT + "\nhooks: [force.lua]\noptions: {rename_params: {max_tokens: max_completion_tokens}}"
     body = {**CHAT, "temperature": 0.9, "max_tokens": 5}
     a.reply({"error": {"message": "x", "type": "server_error", "param": None, "code": None}}, status=500)
@@ -129,7 +136,9 @@ NUMBERS = b'"metadata":{"wei":18446744073709551616,"snow":2512292042121000001,"n
 
 
 async def test_numbers_of_any_size_keep_their_digits_there_and_back(a: Upstream) -> None:
-    a.reply(b'{"id":"x","object":"chat.completion","created":1,"model":"m","x":18446744073709551617,"choices":[{"index":0,"message":{"role":"assistant","content":"ok","y":1.0},"finish_reason":"stop"}]}')
+    a.reply(
+        b'{"id":"x","object":"chat.completion","created":1,"model":"m","x":18446744073709551617,"choices":[{"index":0,"message":{"role":"assistant","content":"ok","y":1.0},"finish_reason":"stop"}]}'
+    )
     raw = b'{"model":"m","messages":[{"role":"user","content":"hi"}],' + NUMBERS + b"}"
 
     async with serving(yaml({"a": a.url})) as running:
@@ -141,7 +150,7 @@ async def test_numbers_of_any_size_keep_their_digits_there_and_back(a: Upstream)
 
 
 async def test_numbers_of_a_streams_events_keep_their_digits(a: Upstream) -> None:
-    a.stream(b'data: {"choices":[{"delta":{"content":"ok"}}],"x":18446744073709551617}\n\ndata: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+    a.stream(b'data: {"choices":[{"delta":{"content":"ok"}}],"x":18446744073709551617}\n\n', finish(), "[DONE]")
 
     async with serving(yaml({"a": a.url})) as running:
         said = await running.events()
