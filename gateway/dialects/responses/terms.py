@@ -106,9 +106,14 @@ def error_body(error: Json, status: int, request_id: str) -> Json:
 
 
 def error_event(error: Json) -> Json:
-    """The data of an `error` event."""
+    """The data of an `error` event, said twice.
+
+    The schema puts code and message at the top; OpenAI's own service sends an object `error`, and only that makes
+    openai-python raise: without it a user who reads the events takes the end for a clean one (openai 3.3 to 3.57, 2026-11).
+    """
     code = error.get("code") or error.get("type")
-    return {"type": "error", "code": None if code is None else str(code), "message": _message(error), "param": error.get("param")}
+    said = {"code": None if code is None else str(code), "message": _message(error), "param": error.get("param")}
+    return {"type": "error", **said, "error": {"type": str(error.get("type") or "server_error"), **said}}
 
 
 def response_error(error: Json) -> Json:
