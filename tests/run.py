@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-DROPPED = re.compile(r"(_API_KEY|_AUTH_TOKEN|_BASE_URL|_API_BASE|_proxy|_PROXY)$|^(OPENAI|ANTHROPIC|THINKGATE|LLM)_")
+DROPPED = re.compile(r"(_API_KEY|_AUTH_TOKEN|_BASE_URL|_API_BASE|_proxy|_PROXY)$|^(OPENAI|ANTHROPIC|THINKGATE(?!_OPENAI_SCHEMA$)|LLM)_")
 
 
 def main() -> int:
