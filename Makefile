@@ -9,13 +9,17 @@ LOCAL  ?=
 PEERS  ?=
 ARGS   ?=
 
-.PHONY: run test check format bench lock clean
+.PHONY: run test test-clients check format bench lock clean
 
 run: $(VENV)/.run $(if $(LOCAL),$(VENV)/.local)
 	@$(BIN)/thinkgate serve $(if $(CONFIG),-c $(CONFIG)) $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
 test: $(VENV)/.dev $(VENV)/.local
 	@$(BIN)/python tests/run.py $(TESTS)
+
+# Unmodified clients (SDKs, frameworks, Codex, Claude Code): about 1 GB of packages, installed once.
+test-clients: $(VENV)/.dev
+	@$(BIN)/python tests/clients/run.py $(TESTS)
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff format --check .
@@ -39,6 +43,7 @@ lock: $(VENV)/.dev
 	@$(PIN) pyproject.toml --group dev -o requirements/dev.txt
 	@$(PIN) requirements/build.in -o requirements/build.txt
 	@$(PIN) --no-deps requirements/local.in -o requirements/local.txt
+	@for group in langchain agents; do $(PIN) tests/clients/requirements/$$group.in -o tests/clients/requirements/$$group.txt; done
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Thinkgate needs Python 3.11 or newer")'

@@ -1,0 +1,28 @@
+"""pydantic-ai on either of OpenAI's endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from pydantic_ai import Agent
+from pydantic_ai.models import Model
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from scenarios import get_weather, main
+
+
+def agent(client: str) -> Agent:
+    model: Model = OpenAIResponsesModel("m") if client == "pydantic-ai responses" else OpenAIChatModel("m")
+    return Agent(model, tools=[get_weather])
+
+
+async def plain(client: str) -> AsyncIterator[str]:
+    yield (await agent(client).run("hi")).output
+
+
+async def stream(client: str) -> AsyncIterator[str]:
+    async with agent(client).run_stream("hi") as result:
+        async for piece in result.stream_text(delta=True, debounce_by=None):
+            yield piece
+
+
+main({"plain": plain, "stream": stream, "tools": plain, "tools_stream": stream})
