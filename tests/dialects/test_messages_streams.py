@@ -333,6 +333,7 @@ def test_a_border_chunk_with_thought_and_text_loses_neither():
         "start 0 thinking",
         "delta 0 thinking_delta",
         "delta 0 thinking_delta",
+        "delta 0 signature_delta",
         "stop 0",
         "start 1 text",
         "delta 1 text_delta",

@@ -228,7 +228,7 @@ class Writer:
                 segment.waiting = ""
             if not (over or segment.sealed or (self._line and segment.complete())):
                 return events
-            if segment.signature:
+            if segment.signature or segment.kind == "thinking":  # an empty one too: Vercel drops thinking without (ai 6, 2026-11)
                 events.append(_event("content_block_delta", segment.index, "delta", {"type": "signature_delta", "signature": segment.signature}))
             events.append(("content_block_stop", {"type": "content_block_stop", "index": segment.index}))
             segment.closed, self._open = True, None
