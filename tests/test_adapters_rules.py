@@ -340,7 +340,8 @@ def test_faults_of_an_adapters_data_name_their_place() -> None:
         "options.think_tags must be one of off, on, start_inside",
         "models[1].options: unknown option 'reasoning_eho'",
         "models[1].options.stream_only must be one of false, true, thinking",
-        "models[1].thinking: unknown key 'of', known: off, on, effort, levels, default, with_tools, unstreamed, refuses, always, keeps_effort, on_level, keeps, beside, room, drop",
+        "models[1].thinking: unknown key 'of', known: off, on, effort, levels, default, with_tools, unstreamed, refuses, "
+        "always, keeps_effort, on_level, keeps, beside, room, drop",
         "models[2]: unknown key 'mach', known: match, host, thinking, options",
         "models[2].match must be a glob or a list of globs",
         "models[3] must be a table",
