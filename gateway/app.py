@@ -29,7 +29,9 @@ from gateway.adapters import Adapter, Loader, builtin_folder, check_options
 from gateway.dialects.responses import Stored
 from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
-from gateway.routing import Health, Router
+from gateway.keys import Ledger
+from gateway.routing import Fleet, Router
+from gateway.store import open_store
 from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
 from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_mock, choose, local_is_installed
 
@@ -38,6 +40,8 @@ log = logging.getLogger("thinkgate")
 DEFAULT_ADAPTER = "openai"
 CONFIG_VARIABLE = "THINKGATE_CONFIG"
 """How worker processes learn which file to load; empty: the embedded default."""
+WORKERS_VARIABLE = "THINKGATE_WORKERS"
+"""How they learn how many they are: without a shared store of limits each has its part of a key's"""
 
 _SECRET = 12  # characters from which a configured header may be a secret
 
@@ -46,19 +50,21 @@ Connect = Callable[[config.Provider, str], Transport]
 
 
 class Gateway:
-    """The running gateway. `read` gives the config, now and at each reload."""
+    """The running gateway, one of `workers` processes. `read` gives the config, now and at each reload."""
 
-    def __init__(self, read: Read, connect: Connect | None = None, telemetry: Telemetry | None = None) -> None:
+    def __init__(self, read: Read, connect: Connect | None = None, telemetry: Telemetry | None = None, workers: int = 1) -> None:
         self._read = read
         self._connect = connect or Connections().get
         self._telemetry = telemetry or Telemetry()
-        self._health = Health()
+        self._fleet = Fleet({})
         self._memory = Memory()
         self._stored = Stored()
+        self.ledger = Ledger(self._telemetry.usage_dropped, workers)
         self._providers: dict[str, Provider] = {}
         self._fault: str | None = None
         self.config = read()
         self.state = self._build(self.config)
+        self._declare(self.config)
         self.asgi: ASGIApp = api.build(lambda: self.state, self._lifespan, self.config.server.cors)
         self._watch: Path | None = None
 
@@ -66,6 +72,8 @@ class Gateway:
         """Read the config again. True: it is in use now; False: the old one stays, the log says why."""
         try:
             fresh = self._read()
+            if fresh.store != self.config.store:
+                raise ConfigError([fresh.fault("store", "another store takes a restart")], fresh.file)
             state = self._build(fresh)
         except ConfigError as error:
             self._fault = str(error)
@@ -75,6 +83,8 @@ class Gateway:
             log.error("config not reloaded, the old one stays in use: %s", self._fault)
         else:
             self.config, self.state, self._fault = fresh, state, None
+            self._declare(fresh)
+            self._fleet.data.want(self._fleet.urls.values())
             log.info("config reloaded from %s", fresh.file)
         self._telemetry.reload(self._fault is None)
         return self._fault is None
@@ -83,9 +93,17 @@ class Gateway:
         """The config in use, and why the last reload failed."""
         return self.config, self._fault
 
+    def read_prices(self) -> None:
+        """Read the public price data now, for commands; a running application does it in the background."""
+        self._fleet.data.read(self._fleet.urls.values())
+
     def watch(self) -> None:
         """Reload by itself when the config file changes, while the application runs."""
         self._watch = Path(self.config.file).absolute()
+
+    def _declare(self, conf: config.Config) -> None:
+        self.ledger.authority.declare(conf.keys, conf.teams)
+        self.ledger.retention = conf.retention.requests
 
     def _build(self, conf: config.Config) -> api.State:
         loader = Loader([conf.adapters_dir, builtin_folder()], conf.hook_budget)
@@ -96,22 +114,27 @@ class Gateway:
             if (old := self._providers.get(name)) is not None and old.settings == provider.settings:
                 provider.lessons = old.lessons
         self._providers = providers
-        router = Router(conf.models, providers, self._health, self._telemetry, windows(conf))
+        urls = {name: provider.base_url() or "" for name, provider in providers.items()}
+        fleet = self._fleet = Fleet(conf.providers, urls, self._fleet)
+        router = Router(conf.models, providers, fleet, self._telemetry)
         return api.State(
             server=server,
-            auth=api.Auth(server.keys, server.hosts, server.open, server.admin_key),
+            auth=api.Auth(server.keys, server.hosts, server.open, server.admin_key, self.ledger.authority),
             router=router,
-            health=self._health,
+            health=fleet.health,
             telemetry=self._telemetry,
             redact=hide,
             ready=partial(self._ready, loader),
             control=self,
             stored=self._stored,
+            ledger=self.ledger,
+            price=fleet.prices.of,
         )
 
     def _ready(self, loader: Loader) -> tuple[bool, dict[str, Any]]:
-        providers: dict[str, Any] = {"resting": self._health.resting(), "learned": self._learned()}
-        parts: dict[str, Any] = {"config": {"file": self.config.file, "error": self._fault}, "providers": providers}
+        providers: dict[str, Any] = {"resting": self.state.health.resting(), "learned": self._learned()}
+        store = {"error": self.ledger.fault or self.ledger.usage.failing, "waiting": len(self.ledger.usage)}
+        parts: dict[str, Any] = {"config": {"file": self.config.file, "error": self._fault}, "store": store, "providers": providers}
         if loader.faults:
             parts["adapters"] = {"errors": {str(Path(path).name): why for path, why in loader.faults.items()}}
         return True, parts
@@ -127,13 +150,18 @@ class Gateway:
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[dict[str, Any]]:
         loop = asyncio.get_running_loop()
+        await self.ledger.open(await open_store(self.config.store, self.config.base))
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread, or no such signal here
             loop.add_signal_handler(signal.SIGHUP, self.reload)
         watcher = loop.create_task(self._follow(self._watch)) if self._watch else None
+        prices = self._fleet.data
+        prices.begin(self._fleet.urls.values())
         yield {"header_timeout": self.config.server.header_timeout}
         if watcher is not None:
             watcher.cancel()
+        await prices.stop()
         await asyncio.gather(*(p.aclose() for p in self.state.router.providers.values()))
+        await self.ledger.close()
 
     async def _follow(self, file: Path) -> None:
         async for changes in watchfiles.awatch(file.parent, recursive=False):
@@ -216,19 +244,10 @@ def secrets_of(conf: config.Config) -> tuple[str, ...]:
     found += [value for provider in conf.providers.values() for value in provider.headers.values() if len(value) >= _SECRET]
     found += [provider.http.proxy for provider in conf.providers.values() if provider.http.proxy]
     found += [key.reveal() for key in conf.server.keys]
+    found += [key.key.reveal() for key in conf.keys.values()]
     if conf.server.admin_key:
         found.append(conf.server.admin_key.reveal())
     return tuple(secret for secret in found if secret)
-
-
-def windows(conf: config.Config) -> Callable[[str, str], int | None]:
-    """The context windows that the config names, by provider and model."""
-
-    def window(provider: str, model: str) -> int | None:
-        price = conf.providers[provider].models.get(model)
-        return price.context if price is not None else None
-
-    return window
 
 
 def known_providers(loader: Loader) -> list[tuple[str, str, str]]:
@@ -263,7 +282,7 @@ def from_environment() -> ASGIApp:
     """The application of a worker process."""
     log_to_stderr()
     file = os.environ.get(CONFIG_VARIABLE) or None
-    return Gateway(partial(load, file), telemetry=telemetry()).asgi
+    return Gateway(partial(load, file), telemetry=telemetry(), workers=int(os.environ.get(WORKERS_VARIABLE, "1"))).asgi
 
 
 def telemetry() -> Telemetry:

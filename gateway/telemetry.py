@@ -39,8 +39,14 @@ class Telemetry:
         self._first = Histogram("thinkgate_first_token_seconds", "From the request to its first content.", ("model",), buckets=_SECONDS, registry=into)
         self._total = Histogram("thinkgate_request_seconds", "From the request to the end of its answer.", ("model",), buckets=_SECONDS, registry=into)
         self._tokens = Counter("thinkgate_tokens", "Tokens as the providers counted them.", ("provider", "kind"), registry=into)
+        self._cost = Counter("thinkgate_cost_usd", "USD that answers cost, as far as prices are known.", ("provider",), registry=into)
+        self._left_out = Counter(
+            "thinkgate_left_out", "Targets that a request passed over, by the class they rest for or the limit they are at.", ("provider", "why"), registry=into
+        )
+        self._cache = Counter("thinkgate_cache", "Requests that could be answered without a call of their own, by result.", ("result",), registry=into)
         self._hooks = Counter("thinkgate_hook_seconds", "Time spent in adapters' hooks.", ("provider",), registry=into)
         self._reloads = Counter("thinkgate_config_reloads", "Config reloads, by result.", ("result",), registry=into)
+        self._dropped = Counter("thinkgate_usage_dropped", "Records of requests that the store did not take in time.", registry=into)
         self.in_flight = Gauge("thinkgate_in_flight", "Requests being served now.", registry=into)
         # labels() costs more than the count itself: the bound children are kept
         self._counts: dict[tuple[Counter, tuple[str, ...]], Counter] = {}
@@ -61,6 +67,14 @@ class Telemetry:
     def reload(self, ok: bool) -> None:
         self._count(self._reloads, ("ok" if ok else "failed",))
 
+    def left_out(self, provider: str, why: str) -> None:
+        """A target was not asked: `why` is a failure class, a limit (concurrency, rpm, tpm), or `other`."""
+        self._count(self._left_out, (provider, why))
+
+    def usage_dropped(self, count: int) -> None:
+        """The store was too slow for too long: this many records of requests are lost."""
+        self._dropped.inc(count)
+
     def attempt(self, record: Record, attempt: Attempt) -> None:
         """One exchange is over."""
         self._count(self._attempts, (attempt.provider, attempt.kind or "ok"))
@@ -78,6 +92,10 @@ class Telemetry:
         counts = token_counts(record.usage) if record.usage else {}
         for kind, amount in counts.items():
             self._count(self._tokens, (provider, kind), amount)
+        if record.cost:
+            self._count(self._cost, (provider,), record.cost)
+        if record.cache is not None:
+            self._count(self._cache, (record.cache,))
         if record.hook_seconds:
             self._count(self._hooks, (provider,), record.hook_seconds)
         if self._write is not None:
@@ -112,8 +130,27 @@ def line(record: Record, status: int, now: float, error: str | None, counts: Map
         add(f"key={_plain(record.key)}")
     if record.stream:
         add(f"stream=yes chunks={record.chunks}")
+    _course(record, add)
+    if record.first_content is not None:
+        add(f"first_ms={round((record.first_content - record.started) * 1000)}")
+    add(f"total_ms={round((now - record.started) * 1000)}")
+    for kind, amount in counts.items():
+        add(f"{kind}={amount}")
+    if record.cost is not None:
+        add(f"cost={dollars(record.cost)}")
+    if record.run_id is not None:
+        add(f"run={record.run_id}")
+    if record.session is not None:
+        add(f"session={_plain(record.session)}")
+    return " ".join(out)
+
+
+def _course(record: Record, add: Callable[[str], None]) -> None:
+    """Who was asked, and who answered."""
     if record.provider is not None:
         add(f"provider={record.provider} target={_plain(record.target_model or '')}")
+    if record.cache is not None:
+        add(f"cache={record.cache}")
     tried = [a.label() for a in record.attempts if a.skipped is None]
     if tried:
         add(f"attempts={','.join(tried)}")
@@ -123,16 +160,11 @@ def line(record: Record, status: int, now: float, error: str | None, counts: Map
         add(f"transforms={len(record.transforms)}")
     if record.tools:
         add(f"tools={_plain(','.join(record.tools))}")
-    if record.first_content is not None:
-        add(f"first_ms={round((record.first_content - record.started) * 1000)}")
-    add(f"total_ms={round((now - record.started) * 1000)}")
-    for kind, amount in counts.items():
-        add(f"{kind}={amount}")
-    if record.run_id is not None:
-        add(f"run={record.run_id}")
-    if record.session is not None:
-        add(f"session={_plain(record.session)}")
-    return " ".join(out)
+
+
+def dollars(amount: float) -> str:
+    """USD to a millionth, without zeros at the end."""
+    return f"{amount:.6f}".rstrip("0").rstrip(".")
 
 
 def _plain(text: str) -> str:

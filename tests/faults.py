@@ -14,22 +14,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
-import struct
 import time
 import zlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from email.utils import formatdate
-from types import TracebackType
+from typing import Any
 
 import zstandard
 
-OK = b"HTTP/1.1 200 OK\r\n"
+from gateway.drill import server
+from gateway.drill.server import HTML, OK, Call, Handler, chunk, plain
+
 CHUNKED = OK + b"content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 JSON_BODY = b'{"id":"c1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}'  # noqa: E501
 DONE = b"data: [DONE]\n\n"
-HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 
 
 def event(text: str, finish: bool = False) -> bytes:
@@ -37,16 +34,6 @@ def event(text: str, finish: bool = False) -> bytes:
     delta, reason = ("{}", '"stop"') if finish else (f'{{"content":"{text}"}}', "null")
     choice = f'{{"index":0,"delta":{delta},"finish_reason":{reason}}}'
     return f'data: {{"id":"c1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{choice}]}}\n\n'.encode()
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def plain(body: bytes, head: bytes = OK, *headers: bytes) -> bytes:
-    """A whole answer with a Content-Length."""
-    lines = b"".join(line + b"\r\n" for line in (*headers, b"content-type: application/json", b"content-length: %d" % len(body)))
-    return head + lines + b"\r\n" + body
 
 
 def _gzip(body: bytes) -> bytes:
@@ -60,48 +47,6 @@ def _bomb(size: int) -> bytes:
     return b"".join(packer.compress(zeros) for _ in range(size >> 20)) + packer.flush()
 
 
-class Call:
-    """One request as the server read it, and the way to answer it."""
-
-    def __init__(self, server: FaultServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
-        self.server = server
-        self.reader = reader
-        self.writer = writer
-        self.head = head
-        line = head.split(b"\r\n", 1)[0].split(b" ")
-        self.method, self.path = line[0].decode(), line[1].decode()
-        self.headers = [tuple(part.strip() for part in row.split(b":", 1)) for row in head.split(b"\r\n")[1:] if row]
-        self.body = b""
-
-    @property
-    def fault(self) -> str:
-        return self.path.split("?")[0].split("/")[1]
-
-    def header(self, name: bytes) -> bytes | None:
-        return next((value for key, value in self.headers if key.lower() == name), None)
-
-    async def write(self, data: bytes) -> None:
-        if self.writer.transport.is_closing():  # uvloop raises RuntimeError where such a transport is used
-            raise ConnectionResetError
-        self.writer.write(data)
-        await self.writer.drain()
-
-    async def read_body(self) -> None:
-        self.body = await self.reader.readexactly(int(self.header(b"content-length") or 0))
-
-    async def until_gone(self) -> None:
-        """Wait until the other side has closed or reset the connection."""
-        while await self.reader.read(65536):
-            pass
-
-    def reset(self) -> None:
-        """Close with RST instead of FIN."""
-        wire = self.writer.get_extra_info("socket")
-        wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()
-
-
-Handler = Callable[[Call], Awaitable[None]]
 FAULTS: dict[str, Handler] = {}
 """name -> handler; a handler that returns leaves the connection open, ConnectionError closes it"""
 
@@ -147,8 +92,8 @@ _bytes("until_close_no_length", OK + b"\r\n" + JSON_BODY, close=True)
 _bytes("content_length_long_body", plain(JSON_BODY) + b"extra bytes after the body")
 
 # Answers that are HTTP but no answer
-_bytes("html_502", plain(HTML, b"HTTP/1.1 502 Bad Gateway\r\n").replace(b"application/json", b"text/html"))
-_bytes("html_200", plain(HTML).replace(b"application/json", b"text/html"))
+_bytes("html_502", plain(HTML, b"HTTP/1.1 502 Bad Gateway\r\n", kind=b"text/html"))
+_bytes("html_200", plain(HTML, kind=b"text/html"))
 _bytes("json_in_200_error", plain(b'{"error":{"message":"upstream is overloaded","type":"server_error","code":null}}'))
 _bytes("error_event_in_sse", CHUNKED + chunk(b'data: {"error":{"message":"boom","type":"server_error"}}\n\n') + b"0\r\n\r\n")
 _bytes("truncated_json_clean", plain(JSON_BODY[:100]))
@@ -303,80 +248,11 @@ async def close_after_answer(call: Call) -> None:
     raise ConnectionAbortedError
 
 
-_READS_NO_BODY = {"answer_before_body"}
+class FaultServer(server.FaultServer):
+    """The server of all these faults."""
 
-
-@dataclass
-class FaultServer:
-    """The server. `tls` makes it speak https; `close_after`: it closes each connection after so many answers (0: never)."""
-
-    tls: ssl.SSLContext | None = None
-    close_after: int = 0
-    host: str = "127.0.0.1"
-    connections: int = 0
-    requests: list[Call] = field(default_factory=list)
-    gone: list[float] = field(default_factory=list)
-    """`time.monotonic()` of each end of a connection, as far as the other side ended it"""
-    port: int = 0
-
-    async def __aenter__(self) -> FaultServer:
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._server = await asyncio.start_server(self._serve, self.host, 0, ssl=self.tls, limit=1 << 20)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)
-
-    def url(self, name: str, path: str = "") -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}/{name}{path}"
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        self._writers.add(writer)
-        self.connections += 1
-        try:
-            await self._answer_all(reader, writer)
-        except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            pass
-        finally:
-            self._tasks.discard(task)
-            self._writers.discard(writer)
-            writer.close()
-            with contextlib.suppress(OSError, asyncio.CancelledError):
-                await writer.wait_closed()
-
-    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answered = 0
-        while True:
-            try:
-                head = await reader.readuntil(b"\r\n\r\n")
-                call = Call(self, reader, writer, head[:-4])
-                if call.fault not in _READS_NO_BODY:
-                    await call.read_body()
-                self.requests.append(call)
-                await FAULTS[call.fault](call)
-            except (ConnectionAbortedError, asyncio.CancelledError):
-                raise
-            except (OSError, EOFError):
-                self.gone.append(time.monotonic())
-                raise
-            if reader.at_eof():
-                self.gone.append(time.monotonic())
-                return
-            answered += 1
-            if self.close_after and answered >= self.close_after:
-                return
+    def __init__(self, **options: Any) -> None:
+        super().__init__(FAULTS, unread=frozenset({"answer_before_body"}), **options)
 
 
 def refused() -> str:

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +52,19 @@ def yaml(providers: Mapping[str, str], *, model: str = "", server: str = "", mor
     return "\n".join([line for line in lines if line] + [more, ""])
 
 
+def in_memory(conf: config.Config) -> config.Config:
+    """The same config over a store in memory, where it says nothing of its own."""
+    return replace(conf, store="sqlite://") if conf.store == config.Config().store else conf
+
+
 @asynccontextmanager
 async def serving(source: str | Path | config.Config, env: Mapping[str, str] | None = None, base: Path = Path()) -> AsyncIterator[Running]:
     """A gateway over a config text, file or value; closed with all its connections at the end."""
 
     def read() -> config.Config:
         if isinstance(source, str):
-            return config.parse(source, base=base, env=env or {})
-        return config.load(source, env or {}) if isinstance(source, Path) else source
+            return in_memory(config.parse(source, base=base, env=env or {}))
+        return config.load(source, env or {}) if isinstance(source, Path) else in_memory(source)
 
     async with serving_app(Gateway(read)) as running:
         yield running

@@ -130,3 +130,16 @@ _READERS: dict[str, Callable[[Any], Found]] = {
     "output_config": _inside(effort=_word),
 }
 _KEYS = frozenset((*_READERS, "extra_body"))
+
+
+def in_chat(body: Json) -> None:
+    """Tell the wish of a translated request in the words of chat completions, for a provider without a thinking rule.
+
+    A level becomes `reasoning_effort`; on and off have no word there that every host takes.
+    """
+    wish = read_wish(body)
+    if wish is None:
+        return
+    drop_wish(body)
+    if wish in LEVELS:
+        body["reasoning_effort"] = "high" if wish in ("xhigh", "max") else wish

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Send
 
 from gateway import sse
-from gateway.api.headers import Headers, error_headers, response_headers
+from gateway.api.headers import Headers, error_headers, response_headers, with_extra
 from gateway.api.state import Visit
 from gateway.chat import Json, Model, Record, Request, dumps
 from gateway.dialects import NAMED, Event, dialect
@@ -47,7 +47,7 @@ async def send_json(send: Send, status: int, value: bytes, headers: Headers) -> 
 
 async def send_error(send: Send, record: Record, error: GatewayError, extra: Headers) -> None:
     status, body = envelope(error, record)
-    headers = [*error_headers(record, error), *extra]
+    headers = with_extra(error_headers(record, error), extra)
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allow).encode("ascii")))
     await send_json(send, status, dumps(body), headers)
@@ -93,13 +93,14 @@ class Presence:
         self._inside.cancel()
 
 
-async def answer_plain(model: Model, request: Request, send: Send, extra: Headers) -> None:
+async def answer_plain(model: Model, request: Request, send: Send, visit: Visit) -> None:
     """One JSON body. GatewayError is the caller's to send."""
     body = b""
     async with aclosing(model.generate(request)) as chunks:
         async for chunk in chunks:
             body = chunk.data
-    await send_json(send, 200, body, [*response_headers(request.record), *extra])
+    visit.written = len(body)
+    await send_json(send, 200, body, with_extra(response_headers(request.record), visit.extra))
 
 
 class EventStream:
@@ -116,12 +117,14 @@ class EventStream:
 
     async def run(self, model: Model) -> None:
         """Write all chunks. An error before the start is raised; one after it is written and kept in `failed`."""
-        record, pending = self._request.record, bytearray()
+        record, visit, pending = self._request.record, self._visit, bytearray()
         self._pulse.start()
         try:
             async with aclosing(model.generate(self._request)) as chunks:
                 async for chunk in chunks:
                     record.chunks += 1
+                    visit.written += len(chunk.data)
+                    visit.envelope = visit.envelope or len(chunk.data)
                     pending += sse.event(chunk.data, chunk.event)
                     if not chunk.more:
                         await self._write(bytes(pending))
@@ -149,7 +152,10 @@ class EventStream:
     async def _start(self) -> None:
         self.started = True
         self._visit.end = self.abort
-        await self._send({"type": "http.response.start", "status": 200, "headers": [*response_headers(self._request.record), *self._visit.extra, *_SSE]})
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*self._headers(), *_SSE]})
+
+    def _headers(self) -> Headers:
+        return with_extra(response_headers(self._request.record), self._visit.extra)
 
     async def _end(self, data: bytes) -> None:
         self._pulse.stop()

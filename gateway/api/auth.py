@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from gateway.config import Secret
 from gateway.errors import Forbidden, InvalidRequest, Unauthorized
+from gateway.keys import Authority, Holder
 
 _CREDENTIAL = re.compile(rb"[!-~]{1,512}")
 _IN_QUERY = re.compile(rb"(?:^|&)(?:api[-_]?key|key|x-api-key|access_token|token|authorization)=", re.IGNORECASE)
@@ -23,37 +24,42 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::\d{1,5})?")
 
 
 class Auth:
-    """The check of client keys. Keys are kept as digests and compared in constant time."""
+    """The check of client keys: the server's, which may use everything, and the virtual ones of `authority`. Keys are kept as digests."""
 
-    def __init__(self, keys: Sequence[Secret], hosts: Sequence[str], open_to_all: bool, admin: Secret | None = None) -> None:
+    def __init__(
+        self, keys: Sequence[Secret], hosts: Sequence[str], open_to_all: bool, admin: Secret | None = None, authority: Authority | None = None
+    ) -> None:
         self._digests = [_digest(key) for key in keys]
         self._admin = _digest(admin) if admin else None
         self._hosts = {host.lower() for host in hosts}
         self._open = open_to_all
+        self._authority = authority or Authority()
 
-    def check(self, headers: Mapping[bytes, bytes], client: str | None, query: bytes) -> None:
-        """Let a request in, or raise Unauthorized, Forbidden or InvalidRequest."""
+    def check(self, headers: Mapping[bytes, bytes], client: str | None, query: bytes) -> Holder | None:
+        """Let a request in, or raise Unauthorized, Forbidden or InvalidRequest. Gives the holder of a virtual key."""
         if query and _IN_QUERY.search(query):
             raise InvalidRequest(
                 "a credential in the query string is not accepted; send it as `Authorization: Bearer` or `x-api-key`", code="credential_in_query"
             )
         given = credential(headers)
-        if self._digests:
+        if self._digests or self._authority.needed:
             if given is None:
                 raise Unauthorized("no API key was given; send it as `Authorization: Bearer KEY` or `x-api-key: KEY`")
-            digest = hashlib.sha256(given).digest()
-            if not any([hmac.compare_digest(digest, known) for known in self._digests]):  # a list: every key is compared, always
-                raise Unauthorized("the API key is not valid here")
-            return
+            if self._digests:
+                digest = hashlib.sha256(given).digest()
+                if any([hmac.compare_digest(digest, known) for known in self._digests]):  # a list: every key is compared, always
+                    return None
+            return self._authority.identify(given)
         if not self._open:
             self.check_local(headers, client)
+        return None
 
     def check_admin(self, headers: Mapping[bytes, bytes], client: str | None, query: bytes) -> None:
         """Let an administrator in: by the admin key, or, where no key at all is configured, by being on this machine."""
         if query and _IN_QUERY.search(query):
             raise InvalidRequest("a credential in the query string is not accepted", code="credential_in_query")
         if self._admin is None:
-            if self._digests or self._open:
+            if self._digests or self._open or self._authority.needed:
                 raise Forbidden("no admin key is configured (server.admin_key), so /admin is closed", code="admin_disabled")
             self.check_local(headers, client)
             return

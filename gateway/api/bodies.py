@@ -14,6 +14,8 @@ from gateway.chat import Json, loads
 from gateway.errors import ClientGone, GatewayError, InvalidRequest, TooLarge, UnsupportedMedia
 
 MAX_DEPTH = 64
+MOST_VALUES = 500_000
+"""lists and objects of a body; more of them hold the event loop for seconds, and no conversation has them"""
 _PIECE = 1 << 20
 _RATE = 64 * 1024  # bytes a second at which a large body must arrive once its first seconds are over
 _MOST_ENCODINGS = 2
@@ -117,6 +119,8 @@ def check_type(headers: Mapping[bytes, bytes]) -> None:
 
 def parse_object(raw: bytes) -> Json:
     """The JSON object of a body. InvalidRequest if it is none or nested too deeply."""
+    if len(raw) > _PIECE and raw.count(b"[") + raw.count(b"{") > MOST_VALUES:
+        raise InvalidRequest(f"the body has more than {MOST_VALUES} lists and objects", code="invalid_json")
     try:
         value: Any = loads(raw)
     except ValueError as error:

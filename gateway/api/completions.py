@@ -13,11 +13,12 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.api.answering import EventStream, Presence, answer_plain, send_error, send_json
 from gateway.api.bodies import check_type, parse_object, read_body
+from gateway.api.charging import admit, settle
 from gateway.api.headers import response_headers
 from gateway.api.state import Visit
 from gateway.chat import Body, Json, Model, Request, dumps
 from gateway.errors import ClientGone, GatewayError, InvalidRequest, MethodNotAllowed, Overloaded
-from gateway.routing import Chain, explain
+from gateway.routing import Chain, explain, wants_kept
 
 log = logging.getLogger("thinkgate")
 
@@ -45,12 +46,15 @@ class Endpoint(ABC):
                 raise MethodNotAllowed(f"{scope['path']} accepts POST only", ("POST",))
             raw = await read_body(receive, visit.headers, state.server.max_body, state.server.body_timeout)
             request = self.request(visit, raw)
+            if visit.holder is not None:
+                visit.holder.check(request.model)
             chain, label = state.router.find(request.model)
             if b"x-thinkgate-dry-run" in visit.headers:
                 await self._dry_run(visit, chain, request, send)
                 return
+            await admit(visit, request)
             async with Presence(receive):
-                failed = await self.answer(chain, request, send, visit)
+                failed = await self.answer(state.cache.over(chain) if visit.kept else chain, request, send, visit)
         except ClientGone as gone:
             status, failed = gone.status, gone
         except GatewayError as error:
@@ -68,6 +72,7 @@ class Endpoint(ABC):
             await self._refuse(send, visit, failed)
         finally:
             state.telemetry.in_flight.dec()
+            settle(visit, status, failed)
             state.telemetry.finish(record, status, label, None if failed is None else getattr(failed, "kind", None) or failed.code)
 
     @abstractmethod
@@ -120,11 +125,12 @@ class Completions(Endpoint):
         if stream is not None and not isinstance(stream, bool):
             raise InvalidRequest("`stream` must be true or false", param="stream")
         record.stream = bool(stream)
+        visit.kept = wants_kept(headers.get(b"x-thinkgate-cache"), body)
         return self.made(visit, Body(raw, body), record.model, record.stream, forwarded(headers))
 
     async def answer(self, model: Model, request: Request, send: Send, visit: Visit) -> GatewayError | None:
         if not request.stream:
-            await answer_plain(model, request, send, visit.extra)
+            await answer_plain(model, request, send, visit)
             return None
         stream = EventStream(request, send, visit)
         await stream.run(model)

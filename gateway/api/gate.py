@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.api.answering import send_error
 from gateway.api.auth import is_loopback
+from gateway.api.charging import identify
 from gateway.api.state import State, Visit
 from gateway.chat import Record
 from gateway.errors import GatewayError, InvalidRequest
@@ -58,7 +59,8 @@ class Gate:
             if path.startswith("/admin"):
                 state.auth.check_admin(headers, client, scope.get("query_string", b""))
             elif not is_open(path, client):
-                state.auth.check(headers, client, scope.get("query_string", b""))
+                visit.holder = state.auth.check(headers, client, scope.get("query_string", b""))
+                identify(record, visit.holder)
             if b"upgrade" in headers and headers[b"upgrade"].lower() == b"websocket":
                 raise UpgradeRequired("WebSocket is not served here; use HTTP")
         except GatewayError as error:

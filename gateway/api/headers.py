@@ -10,6 +10,7 @@ from gateway.errors import GatewayError
 
 Headers = list[tuple[bytes, bytes]]
 
+_LIMITS = b"x-ratelimit-"
 _TRANSFORMS = 1024  # bytes of x-thinkgate-transforms
 
 
@@ -27,9 +28,18 @@ def response_headers(record: Record) -> Headers:
         headers.append((b"x-thinkgate-chain", _ascii(",".join(a.label() for a in exchanges))))
     if record.transforms:
         headers.append((b"x-thinkgate-transforms", _ascii(clipped(record.transforms))))
+    if record.cache is not None:
+        headers.append((b"x-thinkgate-cache", record.cache.encode("ascii")))
     headers.append((b"server-timing", timing(record)))
     headers.extend((name.encode("ascii"), _ascii(value)) for name, value in record.upstream_headers.items())
     return headers
+
+
+def with_extra(headers: Headers, extra: Headers) -> Headers:
+    """The headers of an answer and those of its visit; where the client has limits of ours, the upstream's are not its business."""
+    if any(name.startswith(_LIMITS) for name, _ in extra):
+        headers = [header for header in headers if not header[0].startswith(_LIMITS)]
+    return [*headers, *extra]
 
 
 def error_headers(record: Record, error: GatewayError) -> Headers:

@@ -25,6 +25,7 @@ class Protocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._begun = False
         self._size = 0
+        self._overhead = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -40,22 +41,33 @@ class Protocol(HttpToolsProtocol):
             if self._size > HEADER_LIMIT and not self._may_be_body(data):
                 self._refuse(431, "the header of the request is too large")
                 return
+        self._overhead += len(data)
         super().data_received(data)
+        if self._overhead > HEADER_LIMIT:  # trailers, or the extensions of a chunk: the parser collects them, at quadratic cost
+            self._refuse(431, "the trailers of the request are too large")
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._overhead = 0
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._begun = True
+        self._overhead = 0
         if self._timer is None:
             self._size = 0
             self._timer = self.loop.call_later(self._seconds, self._too_slow)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._begun:
+            return  # a trailer behind the body: nobody has checked it, so it is no header (RFC 9110 section 6.5.1)
         super().on_header(name, value)
         if len(self.headers) > FIELD_LIMIT:
             self._refuse(431, "the request has too many headers")
 
     def on_headers_complete(self) -> None:
         self._disarm()
+        self._overhead = 0
         if not self.transport.is_closing():
             super().on_headers_complete()
 

@@ -10,10 +10,11 @@ from starlette.types import Send
 from gateway.api.answering import failure, send_json
 from gateway.api.bodies import parse_object
 from gateway.api.completions import Endpoint, forwarded, text_field
-from gateway.api.headers import response_headers
+from gateway.api.headers import response_headers, with_extra
 from gateway.api.state import Visit
 from gateway.chat import Body, Model, Request
 from gateway.errors import GatewayError, InvalidRequest, UnsupportedMedia
+from gateway.routing import wants_kept
 from gateway.upstream import boundary_of, model_span
 
 
@@ -29,6 +30,7 @@ class Relayed(Endpoint):
         if media == "application/json":
             body = parse_object(raw)
             held, model, stream = Body(raw, body), text_field(body, "model"), body.get("stream") is True
+            visit.kept = wants_kept(visit.headers.get(b"x-thinkgate-cache"), body)
         elif media == "multipart/form-data":
             span = model_span(raw, boundary_of(kind))
             if span is None:
@@ -41,17 +43,17 @@ class Relayed(Endpoint):
 
     async def answer(self, model: Model, request: Request, send: Send, visit: Visit) -> GatewayError | None:
         """JSON as one body; everything else piece by piece. What breaks off after its start is cut, never ended cleanly."""
-        record, started = request.record, False
+        record, started, whole = request.record, False, None
         try:
             async with aclosing(model.generate(request)) as chunks:
                 async for chunk in chunks:
                     if chunk.whole:
-                        await send_json(send, 200, chunk.data, [*response_headers(record), *visit.extra])
-                        return None
+                        whole = chunk.data  # written after the end, before which the exchange is not over
+                        continue
                     if not started:
                         started, visit.end = True, _left_cut
                         kind = (b"content-type", record.content_type.encode("latin-1"))
-                        await send({"type": "http.response.start", "status": 200, "headers": [*response_headers(record), *visit.extra, kind]})
+                        await send({"type": "http.response.start", "status": 200, "headers": [*with_extra(response_headers(record), visit.extra), kind]})
                     record.chunks += 1
                     await send({"type": "http.response.body", "body": chunk.data, "more_body": True})
         except GatewayError as error:
@@ -61,7 +63,10 @@ class Relayed(Endpoint):
                 await send({"type": "http.response.body", "body": failure("chat", error)})
                 return error
             raise ConnectionError("the answer broke off") from error  # the server closes the connection without the body's end
-        await send({"type": "http.response.body", "body": b""})
+        if whole is not None:
+            await send_json(send, 200, whole, with_extra(response_headers(record), visit.extra))
+        else:
+            await send({"type": "http.response.body", "body": b""})
         return None
 
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan
 
 import gateway
-from gateway.api import admin, responses
+from gateway.api import admin, admin_keys, responses
 from gateway.api.answering import envelope, json_response, visit_of
 from gateway.api.completions import Completions
 from gateway.api.counting import Counting
@@ -57,6 +57,7 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
         Route("/readyz", readyz, methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
         *admin.routes(),
+        *admin_keys.routes(),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error})
     app.router.redirect_slashes = False
@@ -88,7 +89,7 @@ async def metrics(web: Web) -> Response:
 async def models(web: Web) -> Response:
     """What clients may put into `model`; in Anthropic's shape for clients that speak Messages."""
     visit = visit_of(web)
-    names = visit.state.router.names()
+    names = [name for name in visit.state.router.names() if visit.holder is None or visit.holder.allows(name)]
     if b"anthropic-version" in visit.headers:
         data: list[Any] = [_anthropic(name) for name in names]
         return json_response(web, {"data": data, "has_more": False, "first_id": names[0] if names else None, "last_id": names[-1] if names else None})
@@ -99,6 +100,8 @@ async def models(web: Web) -> Response:
 async def model(web: Web) -> Response:
     name = web.path_params["name"]
     visit = visit_of(web)
+    if visit.holder is not None:
+        visit.holder.check(name)
     try:
         visit.state.router.find(name)
     except InvalidRequest as error:

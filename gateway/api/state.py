@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -13,7 +13,9 @@ from gateway.api.auth import Auth
 from gateway.chat import Body, Record
 from gateway.dialects.responses import Stored
 from gateway.errors import GatewayError
-from gateway.routing import Health, Router
+from gateway.keys import Admission, Holder, Ledger
+from gateway.routing import Cache, Health, Router
+from gateway.routing.prices import Rates
 from gateway.telemetry import Telemetry
 
 
@@ -40,6 +42,9 @@ class State:
     ready: Callable[[], tuple[bool, dict[str, Any]]]
     control: Control
     stored: Stored
+    ledger: Ledger
+    price: Callable[[str, str], Rates | None]
+    cache: Cache = field(default_factory=Cache)
 
 
 class Visit(msgspec.Struct):
@@ -48,10 +53,18 @@ class Visit(msgspec.Struct):
     state: State
     record: Record
     headers: dict[bytes, bytes]
-    trusted: bool = False
-    """the client's credentials were right, or none are needed"""
+    holder: Holder | None = None
+    """whose virtual key it is; None: a key of the server, or none is needed"""
+    admission: Admission | None = None
+    size: int = 0
+    """bytes of the request's body"""
+    written: int = 0
+    """bytes of the answer's chunks that were written, and of the first of them"""
+    envelope: int = 0
     extra: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list)
     asked: Body | None = None
     """the body as the client sent it, where the request that was made of it says more"""
+    kept: bool = False
+    """an answer that was kept will do"""
     end: Callable[[GatewayError], Awaitable[None]] | None = None
     """how to end an answer that has begun; None: none has"""

@@ -42,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     if not isinstance(model, str):
         raise InvalidRequest("the request has no `model`")
     chain, _ = gate.state.router.find(model)
+    if chain.settings.balance == "cheapest" or any(item.endswith("=context_overflow") for item in args.fail):
+        gate.read_prices()
     request = Request(Body(raw, body), model, Record("explain", model=model), stream=body.get("stream") is True, endpoint=args.endpoint, dialect=args.endpoint)
     try:
         shown = explain(chain, request, _fails(args.fail, set(gate.config.providers)), gate.state.redact)

@@ -15,7 +15,7 @@ import uvicorn
 from gateway import config
 from gateway.api.auth import is_loopback
 from gateway.api.protocol import Protocol
-from gateway.app import CONFIG_VARIABLE, Gateway, check, load, telemetry
+from gateway.app import CONFIG_VARIABLE, WORKERS_VARIABLE, Gateway, check, load, telemetry
 from gateway.errors import ConfigError, Fault
 from gateway.telemetry import log_to_stderr
 
@@ -51,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
     if args.workers > 1:
         check(conf)
         os.environ[CONFIG_VARIABLE] = str(Path(args.config).resolve()) if args.config else ""
+        os.environ[WORKERS_VARIABLE] = str(args.workers)
+        print(f"{args.workers} workers: each one lets in its part of every key's and team's limits", file=sys.stderr)
         greet(conf, host, port)
         uvicorn.run("gateway.app:from_environment", factory=True, workers=args.workers, **options)
         return 0
@@ -66,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 def refuse_open(conf: config.Config, host: str) -> None:
     """Without a client key only this machine may reach us, unless the config says otherwise."""
-    if conf.server.keys or conf.server.open or host == "localhost" or is_loopback(host):
+    if conf.server.keys or conf.keys or conf.server.open or host == "localhost" or is_loopback(host):
         return
     why = f"refusing to listen on {host} without a client key: set server.keys (or THINKGATE_KEY), or server.open: true if everybody who reaches it may use it"
     raise ConfigError([Fault("server.host", why, *conf.place("server", "host"))], conf.file)
@@ -76,7 +78,7 @@ def greet(conf: config.Config, host: str, port: int) -> None:
     """The base URL and lines that work when pasted."""
     shown = "127.0.0.1" if host in ("0.0.0.0", "") else f"[{'::1' if host == '::' else host}]" if ":" in host else host  # noqa: S104 - it is shown, not bound
     base = f"http://{shown}:{port}/v1"
-    needs_key = bool(conf.server.keys)
+    needs_key = bool(conf.server.keys or conf.keys)
     key = "$THINKGATE_KEY" if needs_key else "none"
     auth = f' -H "Authorization: Bearer {key}"' if needs_key else ""
     name = next((n for n, m in conf.models.items() if not m.pattern), "demo")

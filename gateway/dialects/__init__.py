@@ -74,3 +74,9 @@ def native_request(name: str, body: Json) -> Json:
     """A request that goes to a provider of its own dialect, without what only the gateway can read."""
     clean = getattr(dialect(name), "native_request", None)
     return body if clean is None else cast(Json, clean(body))
+
+
+def dropped_tools(name: str, body: Json) -> list[str]:
+    """Types of the tools that a translation to chat leaves out: only their own vendor can serve them."""
+    find = getattr(dialect(name), "dropped_tools", None)
+    return [] if find is None else sorted(set(cast(list[str], find(body))))

@@ -1,8 +1,11 @@
 """Which provider is asked, and what happens when it fails."""
 
+from gateway.routing.cache import Cache, wants_kept
 from gateway.routing.chain import Chain
 from gateway.routing.explain import explain
+from gateway.routing.fleet import Fleet
 from gateway.routing.health import Health
+from gateway.routing.prices import Rates
 from gateway.routing.router import Router
 
-__all__ = ["Chain", "Health", "Router", "explain"]
+__all__ = ["Cache", "Chain", "Fleet", "Health", "Rates", "Router", "explain", "wants_kept"]

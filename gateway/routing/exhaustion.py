@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.errors import ChainExhausted
-from gateway.routing.health import Health
-from gateway.routing.plan import Plan
+from gateway.routing.plan import Failure, Plan
 
 CALLERS_FAULT = ("bad_request", "content_filter", "context_overflow")
 _CALLERS_STATUS = (*CALLERS_FAULT, "param", "role_order")
@@ -17,14 +16,14 @@ LONGEST_WAIT = 60.0
 """Seconds of Retry-After that a client is told; some SDKs sleep for whatever they are told."""
 
 
-def exhausted(plan: Plan, health: Health) -> ChainExhausted:
+def exhausted(plan: Plan) -> ChainExhausted:
     """Status, code and hints by what went wrong; `attempts` has every exchange and every target left out."""
     attempts = [a.public() for a in plan.request.record.attempts]
-    rests = [health.rest(target.name) for target in plan.targets]
-    soonest = min(rests)
+    waits = {target.provider: reason.wait or 0.0 for target, reason in plan.left_out}
+    soonest = min(max(plan.fleet.rest(target), waits.get(target.provider, 0.0)) for target in plan.targets)
     wait = soonest if 0 < soonest <= LONGEST_WAIT else None
     if not plan.failures:
-        return _none_available(plan, health, attempts, wait, soonest)
+        return _none_available(plan, attempts, wait, soonest)
     last = plan.failures[-1].error
     kinds = [f.error.kind for f in plan.failures]
     pointless = all(kind in _POINTLESS for kind in kinds) or soonest > LONGEST_WAIT or last.kind in CALLERS_FAULT
@@ -51,9 +50,9 @@ def _status(kinds: Sequence[str], last: int | None) -> int:
     return 502
 
 
-def _none_available(plan: Plan, health: Health, attempts: list[dict[str, Any]], wait: float | None, soonest: float) -> ChainExhausted:
-    kinds = {health.kind(target.name) for target in plan.targets}
-    status = 429 if kinds <= {"rate_limit", "balance"} else 503
+def _none_available(plan: Plan, attempts: list[dict[str, Any]], wait: float | None, soonest: float) -> ChainExhausted:
+    kinds = {reason.kind for _, reason in plan.left_out}  # empty where every adapter left its provider out
+    status = 429 if kinds and kinds <= {"rate_limit", "balance"} else 503
     why = "; ".join(f"{a['provider']}: {a['skipped']}" for a in attempts if a.get("skipped"))
     return ChainExhausted(
         f'no target of model "{plan.request.model}" can be asked now ({why})',
@@ -66,12 +65,15 @@ def _none_available(plan: Plan, health: Health, attempts: list[dict[str, Any]], 
 
 
 def _message(plan: Plan) -> str:
-    last = plan.failures[-1]
-    status = last.error.upstream_status
-    text = last.error.message if status is None else f'api error {status}: "{last.error.message}"'
     parts = []
     for failure in plan.failures:
         status = failure.error.upstream_status
         parts.append(f"{failure.target.provider}: {failure.error.kind}" if status is None else f"{failure.target.provider}: {status} {failure.error.kind}")
     count = len({id(f.target) for f in plan.failures})
-    return f"all {count} providers failed, last error: {text} ({'; '.join(parts)})"
+    return f"all {count} providers failed, last error: {_last_words(plan.failures[-1])} ({'; '.join(parts)})"
+
+
+def _last_words(failure: Failure) -> str:
+    status = failure.error.upstream_status
+    text = failure.error.message if status is None else f'api error {status}: "{failure.error.message}"'
+    return text if failure.keyless is None else f"{failure.target.provider}: {failure.keyless}; the last one with {text}"

@@ -28,7 +28,7 @@ def explain(chain: Chain, request: Request, fail: Mapping[str, str], redact: Cal
     client = request.body.fresh()
     targets: list[Json] = []
     ended: str | None = None
-    for target in chain.settings.chain:
+    for target in [*plan.targets, *(t for t in chain.settings.chain if t not in plan.targets)]:
         provider = chain.providers[target.provider]
         why = _left_out(plan, target, ended)
         call = replace(request, target=target, attempt=len(targets) + 1)
@@ -64,7 +64,8 @@ def _left_out(plan: Plan, target: Any, ended: str | None) -> str | None:
         return f"only provider {plan.request.only} was asked for"
     if not plan.request.fallback and target is not plan.targets[0]:
         return "fallback is off"
-    return plan.skip(target, 0.0)
+    reason = plan.skip(target, 0.0)
+    return reason.why if reason is not None else None
 
 
 def _entry(provider: Provider, call: Request, client: Json, why: str | None, redact: Callable[[str], str]) -> Json:

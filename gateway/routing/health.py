@@ -120,6 +120,11 @@ class Health:
         if state is not None:
             state.probing = False
 
+    def forget(self, prefix: str) -> None:
+        """Nothing is known of the targets whose names begin so: they are reached in another way now."""
+        for name in [name for name in self._states if name.startswith(prefix)]:
+            del self._states[name]
+
     def resting(self) -> dict[str, str]:
         """Every target that is not free, with the reason."""
         return {name: self.why(name) for name in list(self._states) if not self.free(name)}

@@ -10,8 +10,7 @@ from gateway import config
 from gateway.chat import model_name
 from gateway.errors import InvalidRequest, NotFound
 from gateway.routing.chain import Chain
-from gateway.routing.health import Health
-from gateway.routing.plan import Window
+from gateway.routing.fleet import Fleet
 from gateway.telemetry import Telemetry
 from gateway.upstream import Provider
 
@@ -21,9 +20,11 @@ _REMEMBERED = 1024  # chains made for patterns and provider/model names
 class Router:
     """All models of one config. `find` gives the chain for a name, made once per name."""
 
-    def __init__(self, models: Mapping[str, config.Model], providers: Mapping[str, Provider], health: Health, telemetry: Telemetry, window: Window) -> None:
+    def __init__(self, models: Mapping[str, config.Model], providers: Mapping[str, Provider], fleet: Fleet, telemetry: Telemetry) -> None:
         self.providers = providers
-        self._parts = (providers, health, telemetry, window)
+        self.fleet = fleet
+        self._parts = (providers, fleet, telemetry)
+        fleet.measures = any(model.balance == "latency" for model in models.values())
         self._chains = {name: self._make(model) for name, model in models.items() if not model.pattern}
         self._patterns = sorted((m for m in models.values() if m.pattern), key=lambda m: -len(m.name))
         self._made: dict[str, tuple[Chain, str]] = {}

@@ -22,6 +22,7 @@ from gateway.upstream.prepared import Prepared
 from gateway.upstream.sources import ChatEvents, NativeEvents, PlainBody
 
 _FRAMINGS: Mapping[str, type[Events] | type[Lines] | type[Frames]] = {"sse": Events, "ndjson": Lines, "eventstream": Frames}
+_HELD = 1024 * 1024  # bytes of events that may come before the first content
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 Source = ChatEvents | NativeEvents | PlainBody
@@ -49,6 +50,7 @@ class Answer:
         self._source: Source | None = None
         self._writer: Writer | None = None
         self._held: list[Chunk] = []
+        self._held_size = 0
         self._sum: Accumulator | None = None
 
     @property
@@ -90,6 +92,9 @@ class Answer:
         if not self.committed:
             self._held += chunks
             if not (self.over or (self._source is not None and self._source.has_content)):
+                self._held_size += sum(len(chunk.data) for chunk in chunks)
+                if self._held_size > _HELD:
+                    raise UpstreamError("protocol", f"the stream sent {_HELD} bytes without content")
                 return []
             self.committed = True
             chunks, self._held = self._held, []

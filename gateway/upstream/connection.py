@@ -17,8 +17,10 @@ from gateway.upstream.transport import Headers, Kind, TransportError
 if TYPE_CHECKING:
     from typing import Any
 
-HIGH_WATER = 256 * 1024
+HIGH_WATER = 64 * 1024
 """bytes of body that may wait for the reader; above it the socket is not read"""
+PIECE = 32 * 1024
+"""bytes of body that the reader gets at a time: what is made of them is several times as large, and the client may not read at all"""
 MAX_HEAD = 128 * 1024
 """bytes of headers, and of framing without a byte of body between, that an answer may have"""
 MAX_HEADERS = 4096
@@ -113,12 +115,27 @@ class Connection(asyncio.Protocol):
             except BaseException:
                 self.abort()
                 raise
+        if self._buffered > PIECE:
+            return self._some()
         parts = self._parts
         piece = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         self._buffered = 0
         if self._paused:
             self._resume()
+        return piece
+
+    def _some(self) -> bytes:
+        """The first parts that make a PIECE; there are more."""
+        count = size = 0
+        for part in self._parts:
+            if size + len(part) > PIECE:
+                break
+            count += 1
+            size += len(part)
+        piece = b"".join(self._parts[:count])
+        del self._parts[:count]
+        self._buffered -= size
         return piece
 
     def rest(self) -> bool:
@@ -277,7 +294,10 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         if not self.done:
-            self._parts.append(data)
+            if len(data) <= PIECE:
+                self._parts.append(data)
+            else:
+                self._parts.extend(data[at : at + PIECE] for at in range(0, len(data), PIECE))
             self._buffered += len(data)
 
     def on_message_complete(self) -> None:

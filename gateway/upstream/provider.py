@@ -22,9 +22,10 @@ import msgspec
 
 import gateway
 from gateway import config, failures
-from gateway.adapters import Adapter, Context, Hooks, Loader, Settings, apply, read_wish, settings
+from gateway.adapters import Adapter, Context, Hooks, Loader, Settings, apply, in_chat, read_wish, settings
 from gateway.chat import Chunk, Json, Request, dumps, loads
-from gateway.dialects import dialect, native_request
+from gateway.config import Secret
+from gateway.dialects import dialect, dropped_tools, native_request
 from gateway.errors import AdapterError, Skipped, StreamCut, UpstreamError
 from gateway.upstream.answer import Answer
 from gateway.upstream.lessons import Lessons
@@ -84,18 +85,18 @@ class Provider:
     async def aclose(self) -> None:
         await self._transport.aclose()
 
-    async def generate(self, request: Request) -> AsyncGenerator[Chunk]:
+    async def generate(self, request: Request, key: Secret | None = None) -> AsyncGenerator[Chunk]:
         """Yield the answer's chunks, the first one with content; what came before it is held back and follows it in order.
 
-        Raises UpstreamError before the first chunk, StreamCut after it, NothingToRepair where
-        `request.repair` cannot be repaired.
+        `key`: one of several, None: the first. Raises UpstreamError before the first chunk,
+        StreamCut after it, NothingToRepair where `request.repair` cannot be repaired.
         """
         loop = asyncio.get_running_loop()
         target = request.target
         assert target is not None
         limits = self.settings.timeouts
         record, began = request.record, time.perf_counter()
-        prepared = self.prepare(request)
+        prepared = self.prepare(request, key)
         start = loop.time()
         total = start + (target.total or limits.total)
         first = target.first_token or limits.first_token
@@ -142,13 +143,14 @@ class Provider:
             if exchange is not None:
                 await exchange.aclose()
 
-    def prepare(self, request: Request) -> Prepared:
-        """The request as this provider gets it. Raises AdapterError, Skipped, NothingToRepair."""
+    def prepare(self, request: Request, key: Secret | None = None) -> Prepared:
+        """The request as this provider gets it, with one of its keys. Raises AdapterError, Skipped, NothingToRepair."""
         target = request.target
         assert target is not None
         hooks, options = self._current(target)
+        secret = self._secret(key)
         if request.endpoint in RELAYED:
-            return self._relayed(request, target, hooks, options)
+            return self._relayed(request, target, hooks, options, secret)
         adapter = hooks.adapter
         spoken = request.dialect if request.dialect in options["speaks"] else adapter.dialect
         body, client = request.body.fresh(), None
@@ -168,9 +170,9 @@ class Provider:
                 raise NothingToRepair
             body = repaired
         data = dumps(body)
-        special = self._built(body, data, hooks, options, context)
+        special = self._built(body, data, secret, hooks, options, context)
         forwarded = request.headers if request.dialect == spoken else {}
-        headers = self._headers(adapter, request.record.id, forwarded, bool(body.get("stream")), special)
+        headers = self._headers(adapter, secret, request.record.id, forwarded, bool(body.get("stream")), special)
         url = self._url(options, PATHS.get(spoken, ""), special)
         return Prepared(url, headers, body, data, hooks, context, options, request.dialect, client, include_usage, request.empty_ok)
 
@@ -179,7 +181,7 @@ class Provider:
         context.state["error"] = failure.error
         return apply.recover(body, failure.kind, hooks, options, context)
 
-    def _relayed(self, request: Request, target: config.Target, hooks: Hooks, options: Settings) -> Prepared:
+    def _relayed(self, request: Request, target: config.Target, hooks: Hooks, options: Settings, secret: str | None) -> Prepared:
         """A request that is passed on: the model's name is exchanged, JSON goes through the hooks."""
         needed = "messages" if request.endpoint.startswith("messages/") else "chat"
         if needed not in (hooks.adapter.dialect, *options["speaks"]):
@@ -194,8 +196,8 @@ class Provider:
         else:
             body = apply.prepare({**request.body.fresh(), "model": target.model}, hooks, options, context)
             data = dumps(body)
-        special = self._built(body, data, hooks, options, context)
-        headers = self._headers(hooks.adapter, request.record.id, {**request.headers, "accept": "*/*"}, request.stream, special)
+        special = self._built(body, data, secret, hooks, options, context)
+        headers = self._headers(hooks.adapter, secret, request.record.id, {**request.headers, "accept": "*/*"}, request.stream, special)
         url = self._url(options, PATHS[request.endpoint], special)
         return Prepared(url, headers, body, data, hooks, context, options, needed, None, False, False)
 
@@ -204,7 +206,12 @@ class Provider:
         if request.dialect == spoken != "chat":
             return native_request(spoken, body)
         if request.dialect != "chat":
+            dropped = dropped_tools(request.dialect, body)
+            if dropped:
+                context.note(f"dropped_tools={','.join(dropped)}")
             body = dialect(request.dialect).request_to_chat(body)
+            if spoken == "chat" and options.thinking is None:
+                in_chat(body)
         messages = body.get("messages")
         if options["reasoning_memory"] and isinstance(messages, list):
             restored = self._memory.restore(request.record.tenant, self.name, context.model, messages)
@@ -224,12 +231,18 @@ class Provider:
             options = self._options[target] = settings(files[0], target.model, configured, self.settings.base_url)
         return self._hooks, options
 
-    def _built(self, body: Json, data: bytes, hooks: Hooks, options: Settings, context: Context) -> Mapping[str, Any] | None:
+    def _secret(self, key: Secret | None) -> str | None:
+        """The key that is used, None: there is none."""
+        if key is None:
+            key = self.settings.api_keys[0] if self.settings.api_keys else None
+        return key.reveal() if key else None
+
+    @staticmethod
+    def _built(body: Json, data: bytes, secret: str | None, hooks: Hooks, options: Settings, context: Context) -> Mapping[str, Any] | None:
         """What the adapter says about path and headers; it sees the bytes that will be sent."""
         if not hooks.has("build_request"):
             return None
-        context.url, context.body = options.base_url or "", data
-        context.api_key = self.settings.api_keys[0].reveal() if self.settings.api_keys else None
+        context.url, context.body, context.api_key = options.base_url or "", data, secret
         return hooks.build_request(body, context)
 
     def _url(self, options: Settings, path: str, special: Mapping[str, Any] | None) -> Url:
@@ -248,7 +261,9 @@ class Provider:
                 self._urls[text, path] = url
         return url
 
-    def _headers(self, adapter: Adapter, request_id: str, forwarded: Mapping[str, str], stream: bool, special: Mapping[str, Any] | None) -> Headers:
+    def _headers(
+        self, adapter: Adapter, secret: str | None, request_id: str, forwarded: Mapping[str, str], stream: bool, special: Mapping[str, Any] | None
+    ) -> Headers:
         headers: dict[bytes, bytes] = {
             b"content-type": b"application/json",
             b"accept": b"text/event-stream" if stream else b"application/json",
@@ -256,11 +271,10 @@ class Provider:
             b"user-agent": f"thinkgate/{gateway.__version__}".encode("ascii"),
             b"x-request-id": request_id.encode("ascii"),
         }
-        key = self.settings.api_keys[0].reveal() if self.settings.api_keys else None
-        if key and adapter.auth == "bearer":
-            headers[b"authorization"] = b"Bearer " + key.encode("ascii")
-        elif key and adapter.auth.startswith("header:"):
-            headers[adapter.auth[7:].lower().encode("ascii")] = key.encode("ascii")
+        if secret and adapter.auth == "bearer":
+            headers[b"authorization"] = b"Bearer " + secret.encode("ascii")
+        elif secret and adapter.auth.startswith("header:"):
+            headers[adapter.auth[7:].lower().encode("ascii")] = secret.encode("ascii")
         for more in (forwarded, self.settings.headers, (special or {}).get("headers") or {}):
             for name, value in more.items():
                 headers[name.lower().encode("ascii")] = str(value).encode("ascii")
@@ -307,7 +321,7 @@ class Provider:
         kind, retry_after, message = verdict.kind, verdict.retry_after, verdict.message
         if prepared.hooks.has("classify_error"):
             own = prepared.hooks.classify_error({"status": exchange.status, "headers": headers, "body": _readable(body)}, prepared.context) or {}
-            kind, retry_after, message = own.get("class") or kind, own.get("retry_after", retry_after), own.get("message") or message
+            kind, retry_after, message = own.get("class") or kind, own.get("retry_after") or retry_after, own.get("message") or message
         error = {name: self._redact(text) if isinstance(text, str) else text for name, text in verdict.error.items()}
         return UpstreamError(kind, message, upstream_status=exchange.status, retry_after=retry_after, error=error)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from asking import Bare
-from running import CHAT, STREAM, Running, serving, serving_app, yaml
+from running import CHAT, STREAM, Running, in_memory, serving, serving_app, yaml
 from upstream_double import HANG, Item, Script, Upstream, completion, delta, event_bytes, events, finish, role
 
 from gateway import config
@@ -198,7 +198,7 @@ async def test_a_stalled_client_that_leaves_ends_the_exchange(a: Upstream) -> No
 
 async def test_the_end_of_the_server_is_told_to_those_who_wait(a: Upstream) -> None:
     a.stream(role(), delta("Hel"), HANG)
-    settings = config.parse(yaml({"a": a.url}), env={})
+    settings = in_memory(config.parse(yaml({"a": a.url}), env={}))
 
     async with serving_app(Gateway(lambda: settings), timeout_graceful_shutdown=1) as running:
         streaming = await Bare.ask(running.url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
@@ -244,3 +245,14 @@ async def test_the_error_event_is_one_line_of_json(a: Upstream) -> None:
     assert last.startswith("data: ")
     assert "\n" not in last
     assert "line one" in json.loads(last[6:])["error"]["message"]
+
+
+async def test_a_stream_of_megabytes_without_content_moves_on(a: Upstream, b: Upstream) -> None:
+    a.stream(role(), *[chunk({}, x_padding="x" * 100_000) for _ in range(20)], 5.0)
+    b.stream(*answer("from b"))
+    began = time.monotonic()
+    async with serving(yaml({"a": a.url, "b": b.url})) as running:
+        got = await running.chat(STREAM)
+
+    assert "from b" in got.text
+    assert time.monotonic() - began < 4

@@ -55,8 +55,8 @@ def test_the_schema_takes_what_init_writes(known: list[tuple[str, str, str]]) ->
         "server: {port: x}\nproviders: {a: {}}",
         "server: {}",
         "providers: {a: {}}\nagents: {}",
-        "providers: {a: {limits: {rpm: 1}}}",
-        "providers: {a: {}}\nmodels: {m: {chain: [{target: a/x, weight: 1}]}}",
+        "providers: {a: {limits: {rpm: 0.5}}}",
+        "providers: {a: {}}\nmodels: {m: {chain: [{target: a/x, weight: heavy}]}}",
     ],
 )
 def test_the_schema_refuses_what_the_reader_refuses(text: str) -> None:
@@ -94,7 +94,7 @@ def test_the_sample_of_the_tests_has_every_setting() -> None:
 
 def config_paths(node: Node, prefix: str) -> list[str]:
     """Paths of a file as the reference writes them."""
-    named = prefix in ("providers.", "models.", "providers.*.models.", "providers.*.options.", "providers.*.headers.")
+    named = prefix in ("providers.", "models.", "keys.", "teams.", "providers.*.models.", "providers.*.options.", "providers.*.headers.")
     found = []
     for key, entry in node.entries.items():
         path = f"{prefix}{'*' if named else key}"

@@ -10,6 +10,7 @@ from gateway import config
 from gateway.chat import Body, Record, Request
 from gateway.errors import InvalidRequest, UpstreamError
 from gateway.routing.exhaustion import exhausted
+from gateway.routing.fleet import Fleet
 from gateway.routing.health import Health
 from gateway.routing.plan import Plan
 
@@ -25,9 +26,11 @@ def make(
     **request: object,
 ) -> Plan:
     chain = tuple(config.Target(*name.split("/", 1)) for name in targets)
-    providers = {t.provider: config.Provider(t.provider, retries=retries) for t in chain}
+    known = {provider: {"x": config.Price(context=size)} for provider, size in (windows or {}).items()}
+    fleet = Fleet({t.provider: config.Provider(t.provider, retries=retries, models=known.get(t.provider, {})) for t in chain})
+    fleet.health = health or fleet.health
     asked = Request(Body(b"{}"), "m", Record("r"), **request)  # type: ignore[arg-type]
-    return Plan(config.Model("m", chain, move_on=move_on), providers, health or Health(), lambda p, m: (windows or {}).get(p), asked)
+    return Plan(config.Model("m", chain, move_on=move_on), fleet, asked)
 
 
 def names(plan: Plan, *kinds: str, retry_after: float | None = None) -> list[str]:
@@ -37,7 +40,7 @@ def names(plan: Plan, *kinds: str, retry_after: float | None = None) -> list[str
         step = plan.next(0.0)
         if step is None:
             break
-        target = step[0].target
+        target = step.call.target
         assert target is not None
         asked.append(target.provider)
         plan.failed(UpstreamError(kind, "x", upstream_status=500, retry_after=retry_after))
@@ -76,8 +79,8 @@ def test_a_repair_carries_the_failure_that_it_repairs_and_other_attempts_do_not(
     plan.failed(UpstreamError("server", "y"))
     third = plan.next(0.0)
 
-    assert [step[0].repair for step in (first, second, third) if step] == [None, error, None]
-    assert [step[0].attempt for step in (first, second, third) if step] == [1, 2, 3]
+    assert [step.call.repair for step in (first, second, third) if step] == [None, error, None]
+    assert [step.call.attempt for step in (first, second, third) if step] == [1, 2, 3]
 
 
 def test_nothing_to_repair_moves_on() -> None:
@@ -89,7 +92,7 @@ def test_nothing_to_repair_moves_on() -> None:
     step = plan.next(0.0)
 
     assert step is not None
-    assert step[0].target == config.Target("b", "x")
+    assert step.call.target == config.Target("b", "x")
 
 
 def test_a_context_overflow_moves_on_to_larger_known_contexts_only() -> None:
@@ -107,7 +110,7 @@ def test_outages_are_retried_after_a_pause(kind: str) -> None:
     step = plan.next(0.0)
 
     assert step is not None
-    assert 0.2 <= step[1] <= 1.0
+    assert 0.2 <= step.pause <= 1.0
     plan.failed(UpstreamError(kind, "x"))
     assert plan.next(0.0) is None
 
@@ -120,7 +123,7 @@ def test_a_rate_limit_is_retried_only_after_a_short_wait_that_the_provider_named
     step = plan.next(0.0)
 
     assert (step is not None) is again
-    assert step is None or step[1] == wait
+    assert step is None or step.pause == wait
 
 
 @pytest.mark.parametrize("kind", ["timeout", "first_token_timeout", "protocol", "auth", "balance", "not_found", "adapter"])
@@ -191,7 +194,7 @@ def test_the_status_of_an_exhausted_chain(kinds: tuple[str, ...], status: int) -
     plan = make("a/x", "b/x")
     names(plan, *kinds)
 
-    assert exhausted(plan, Health()).status == status
+    assert exhausted(plan).status == status
 
 
 def test_the_callers_fault_keeps_the_providers_status_and_words() -> None:
@@ -200,7 +203,7 @@ def test_the_callers_fault_keeps_the_providers_status_and_words() -> None:
     plan.failed(UpstreamError("server", "boom", upstream_status=500))
     plan.next(0.0)
     plan.failed(UpstreamError("bad_request", "no", upstream_status=422, error={"message": "image too big", "type": "t", "code": "c", "param": "p"}))
-    error = exhausted(plan, Health())
+    error = exhausted(plan)
 
     assert (error.status, error.message, error.type, error.code, error.param) == (422, "image too big", "t", "c", "p")
     assert error.should_retry is False
@@ -213,4 +216,4 @@ def test_the_message_quotes_the_last_error_and_lists_every_failure() -> None:
     plan.next(0.0)
     plan.failed(UpstreamError("server", "boom", upstream_status=500))
 
-    assert exhausted(plan, Health()).message == 'all 2 providers failed, last error: api error 500: "boom" (a: first_token_timeout; b: 500 server)'
+    assert exhausted(plan).message == 'all 2 providers failed, last error: api error 500: "boom" (a: first_token_timeout; b: 500 server)'

@@ -1,0 +1,147 @@
+"""What a request may use, and what it used: the way from a key's limits to its row in the store."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from gateway.api.headers import Headers
+from gateway.api.state import Visit
+from gateway.chat import Json, Record, Request
+from gateway.errors import ClientGone, GatewayError
+from gateway.keys import Holder
+from gateway.routing.bounds import expected_tokens
+from gateway.store import RequestRow
+from gateway.telemetry import token_counts
+
+_TOLD = frozenset(("chat", "responses", "messages", "completions"))
+"""Endpoints whose answers are text, and so can be estimated where nobody counted."""
+_PER_TOKEN = 4  # bytes of UTF-8, the usual rule of thumb
+_AROUND = 300  # bytes of a plain answer that are not its text
+
+
+async def admit(visit: Visit, request: Request) -> None:
+    """Let a request in under its key's limits and budget, and tell what is left. LimitReached, BudgetSpent; both take nothing."""
+    visit.size = len(request.body.raw)
+    holder = visit.holder
+    if holder is None:
+        return
+    if holder.spends:
+        await visit.state.ledger.usage.refresh(holder.accounts)
+    try:
+        visit.admission = holder.admit(expected_tokens(request) if holder.counts_tokens else 0)
+    finally:
+        visit.extra += limit_headers(holder)
+
+
+def settle(visit: Visit, status: int, failed: GatewayError | None) -> None:
+    """A request is over: give back what it held, charge what it used, and send its row on its way."""
+    record = visit.record
+    estimated = record.endpoint in _TOLD and estimate(visit, status, failed)
+    charges = visit.admission.settle(_tokens(record.usage), record.cost or 0.0) if visit.admission is not None else []
+    visit.state.ledger.usage.put(row(visit, status, failed, estimated), charges)
+
+
+def row(visit: Visit, status: int, failed: GatewayError | None, estimated: bool) -> RequestRow:
+    """A request as the store keeps it."""
+    record, holder, now = visit.record, visit.holder, time.perf_counter()
+    counts = token_counts(record.usage) if record.usage else {}
+    team = holder.team if holder is not None else None
+    return RequestRow(
+        id=record.id,
+        time=time.time() - (now - record.started),
+        endpoint=record.endpoint,
+        model=record.model,
+        status=status,
+        key=record.key,
+        key_id=record.tenant or None,
+        team=team.name if team is not None else None,
+        kind=None if failed is None else getattr(failed, "kind", None) or failed.code,
+        provider=record.provider,
+        target_model=record.target_model,
+        stream=record.stream,
+        prompt_tokens=counts.get("prompt", 0),
+        completion_tokens=counts.get("completion", 0),
+        cached_tokens=counts.get("cached", 0),
+        reasoning_tokens=counts.get("reasoning", 0),
+        estimated=estimated,
+        cost=record.cost,
+        first_token_ms=None if record.first_content is None else round((record.first_content - record.started) * 1000),
+        total_ms=round((now - record.started) * 1000),
+        attempts=[attempt.public() for attempt in record.attempts],
+        transforms=list(record.transforms),
+        run_id=record.run_id,
+    )
+
+
+def estimate(visit: Visit, status: int, failed: GatewayError | None) -> bool:
+    """Fill in what nobody counted: the provider told nothing, or the answer broke off before it could. True if something was."""
+    record, usage = visit.record, visit.record.usage
+    broken = failed is not None
+    if record.cache == "hit" or not record.attempts or (usage is not None and not broken):
+        return False
+    if record.first_content is None and not (isinstance(failed, ClientGone) and record.attempts[-1].kind == "client_gone"):
+        return False  # what failed before its content is not charged by providers
+    told = usage or {}
+    prompt, completion = _number(told, "prompt_tokens"), _number(told, "completion_tokens")
+    guessed = completion_tokens(visit) if record.first_content is not None else 0
+    if prompt and completion >= guessed:
+        return False
+    record.usage = {**told, "prompt_tokens": prompt or max(1, visit.size // _PER_TOKEN), "completion_tokens": max(completion, guessed)}
+    record.usage["total_tokens"] = record.usage["prompt_tokens"] + record.usage["completion_tokens"]
+    _charge_more(visit, usage, record.usage)
+    return True
+
+
+def completion_tokens(visit: Visit) -> int:
+    """Tokens of an answer, from its size: a chunk is a token at least, and so are four bytes beyond what the first chunk shows to be its frame."""
+    if not visit.record.stream:
+        return max(1, (visit.written - _AROUND) // _PER_TOKEN)
+    chunks = visit.record.chunks
+    return max(1, chunks, (visit.written - chunks * visit.envelope) // _PER_TOKEN)
+
+
+def _charge_more(visit: Visit, told: Json | None, usage: Json) -> None:
+    """The estimate at the target's price, less what was charged already."""
+    record = visit.record
+    provider, model = record.provider or record.attempts[-1].provider, record.target_model or record.attempts[-1].model
+    rates = visit.state.price(provider, model)
+    if rates is not None:
+        record.cost = (record.cost or 0.0) + max(0.0, rates.cost(usage) - (rates.cost(told) if told else 0.0))
+
+
+def limit_headers(holder: Holder) -> Headers:
+    """`x-ratelimit-*` for every limit that the key or its team has."""
+    headers: Headers = []
+    for left in holder.left():
+        kind = left.kind.encode("ascii")
+        headers.append((b"x-ratelimit-limit-" + kind, b"%d" % left.limit))
+        headers.append((b"x-ratelimit-remaining-" + kind, b"%d" % left.remaining))
+        headers.append((b"x-ratelimit-reset-" + kind, _duration(left.reset)))
+    return headers
+
+
+def identify(record: Record, holder: Holder | None) -> None:
+    """Write into a request's record whose it is."""
+    if holder is not None:
+        record.tenant, record.key = holder.id, holder.name
+
+
+def _duration(seconds: float) -> bytes:
+    """As OpenAI writes it: `250ms`, `12s`, `1m0s`."""
+    if seconds < 1:
+        return b"%dms" % math.ceil(seconds * 1000)
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    return b"%dm%ds" % (minutes, rest) if minutes else b"%ds" % rest
+
+
+def _tokens(usage: Json | None) -> int:
+    if usage is None:
+        return 0
+    return _number(usage, "total_tokens") or _number(usage, "prompt_tokens") + _number(usage, "completion_tokens")
+
+
+def _number(usage: dict[str, Any], name: str) -> int:
+    value = usage.get(name)
+    return value if type(value) is int and value > 0 else 0

@@ -1,0 +1,260 @@
+"""Who a client is, and what it may use: the keys of the file and those of the store.
+
+`Authority` is asked once per request, by its secret; nothing it does then waits. What the
+store holds is read anew whenever its version rises. The accounts, in which the use of limits
+and budgets is counted, outlive every change of a key: a reload or a rotation forgets nothing.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from gateway.config import Budget, Key, Limits, Team
+from gateway.errors import Forbidden, GatewayError, Unauthorized
+from gateway.keys.budgets import Charge, Purse
+from gateway.keys.limits import Left, Meter, Share
+from gateway.store import KeyRow
+
+
+class ModelNotAllowed(Forbidden):
+    """A model that the key, or its team, may not use."""
+
+    code, param = "model_not_allowed", "model"
+
+
+class Account:
+    """One key or team: what it may use, and what is used of that. `id` is `team:NAME` for a team."""
+
+    __slots__ = ("_models", "id", "is_team", "meter", "name", "purse")
+
+    def __init__(self, id: str, name: str, owner: str) -> None:
+        self.id = id
+        self.name = name
+        self.is_team = id.startswith("team:")
+        self.meter = Meter(owner)
+        self.purse = Purse(owner)
+        self._models: Callable[[str], object] | None = None
+
+    def set(self, models: Sequence[str], limits: Limits, budget: Budget | None) -> None:
+        """What it may use from now on; no models: all."""
+        self.meter.limits = limits
+        if budget != self.purse.budget:
+            self.purse.set(budget)
+        self._models = re.compile("|".join(fnmatch.translate(glob) for glob in models)).match if models else None
+
+    def allows(self, model: str) -> bool:
+        return self._models is None or self._models(model) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whoever presents a certain secret: an account, its team's, and until when (unix seconds). `why`: nothing is allowed any more."""
+
+    account: Account
+    team: Account | None = None
+    until: float | None = None
+    why: str | None = None
+    accounts: tuple[Account, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "accounts", (self.account, self.team) if self.team else (self.account,))
+
+    @property
+    def id(self) -> str:
+        return self.account.id
+
+    @property
+    def name(self) -> str:
+        return self.account.name
+
+    def allows(self, model: str) -> bool:
+        """Whether it may use a model, by the name that a client asks for."""
+        return self.account.allows(model) and (self.team is None or self.team.allows(model))
+
+    def check(self, model: str) -> None:
+        """The one question of every route before it serves a model. Raises ModelNotAllowed."""
+        if not self.allows(model):
+            whose = f'the key "{self.name}"' if not self.account.allows(model) else f'the team "{self.team.name if self.team else ""}" of the key "{self.name}"'
+            raise ModelNotAllowed(f'{whose} may not use the model "{model[:100]}"')
+
+    def admit(self, tokens: int) -> Admission:
+        """A place for one request that may need so many tokens. Raises LimitReached or BudgetSpent, and then has taken nothing."""
+        now, today = time.monotonic(), time.time()
+        for account in self.accounts:
+            refusal: GatewayError | None = account.purse.refusal(today) or account.meter.refusal(tokens, now)
+            if refusal is not None:
+                raise refusal
+        return Admission(self, [account.meter.take(tokens, now) for account in self.accounts], today)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether a limit of tokens holds."""
+        return any([account.meter.limits.tpm is not None for account in self.accounts])
+
+    @property
+    def spends(self) -> bool:
+        """Whether a budget holds."""
+        return self.account.purse.budget is not None or (self.team is not None and self.team.purse.budget is not None)
+
+    def left(self) -> list[Left]:
+        """What is left of the limits by the minute: the scarcer of the key's and the team's, for requests and for tokens."""
+        now = time.monotonic()
+        found: dict[str, Left] = {}
+        for account in self.accounts:
+            for left in account.meter.left(now):
+                if left.kind not in found or left.remaining < found[left.kind].remaining:
+                    found[left.kind] = left
+        return list(found.values())
+
+
+class Admission:
+    """What one request holds of its key's and its team's limits, from `Holder.admit` to `settle`."""
+
+    __slots__ = ("_at", "_holder", "_shares")
+
+    def __init__(self, holder: Holder, shares: list[Share], at: float) -> None:
+        self._holder = holder
+        self._shares = shares
+        self._at = at
+
+    def settle(self, tokens: int, usd: float) -> list[Charge]:
+        """The request is over: what it used and cost. Gives the charges that the store must still learn of; nothing when called again."""
+        shares, self._shares = self._shares, []
+        if not shares:
+            return []
+        now = time.monotonic()
+        for share in shares:
+            share.meter.give_back(share, tokens, now)
+        return [charge for account in self._holder.accounts if (charge := account.purse.charge(usd, self._at)) is not None]
+
+
+class Authority:
+    """All keys. `declare` takes the file's, `learn` the store's; `identify` is asked by every request.
+
+    `workers` processes count each for itself, so each has its part of every limit.
+    """
+
+    def __init__(self, workers: int = 1) -> None:
+        self._workers = workers
+        self.pepper = secrets.token_bytes(32)
+        """digests are made with it; the store's, once that is open"""
+        self._declared: tuple[Mapping[str, Key], Mapping[str, Team]] = ({}, {})
+        self._rows: Sequence[KeyRow] = ()
+        self._accounts: dict[str, Account] = {}
+        self._holders: dict[bytes, Holder] = {}
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is any key, and so nobody comes in without one. A revoked key is one: revoking opens no door."""
+        return bool(self._holders)
+
+    def digest(self, secret: bytes) -> bytes:
+        return digest_of(self.pepper, secret)
+
+    def declare(self, keys: Mapping[str, Key], teams: Mapping[str, Team]) -> None:
+        """The keys and teams of the file that is loaded now."""
+        self._declared = keys, teams
+        self._rebuild()
+
+    def learn(self, rows: Sequence[KeyRow], pepper: bytes) -> None:
+        """All keys of the store as they are now."""
+        self._rows, self.pepper = rows, pepper
+        self._rebuild()
+
+    def identify(self, secret: bytes) -> Holder:
+        """Whose secret it is. Raises Unauthorized for one that is unknown, revoked or expired."""
+        holder = self._holders.get(hmac.digest(self.pepper, secret, "sha256"))
+        if holder is None:
+            raise Unauthorized("the API key is not valid here")
+        if holder.why is not None:
+            raise Unauthorized(holder.why)
+        if holder.until is not None and time.time() >= holder.until:
+            raise Unauthorized("the API key has expired")
+        return holder
+
+    def accounts(self) -> Iterable[Account]:
+        """Every key and team that is known."""
+        return self._accounts.values()
+
+    def account(self, id: str) -> Account | None:
+        return self._accounts.get(id)
+
+    def _rebuild(self) -> None:
+        """All holders anew; accounts keep what was used. One assignment at the end: a request sees the old or the new."""
+        keys, teams = self._declared
+        accounts: dict[str, Account] = {}
+        for team in teams.values():
+            self._take(accounts, f"team:{team.name}", team.name, f'the team "{team.name}"').set(team.models, self._part(team.limits), team.budget)
+        holders: dict[bytes, Holder] = {}
+        known = {row.id: row for row in self._rows}
+        families = {first_id(row, known): row for row in self._rows}  # the newest secret says what a rotated key may use
+        for id, row in families.items():
+            account = self._take(accounts, id, row.name, f'the key "{row.name}"')
+            account.set(row.models, self._part(Limits(row.concurrency, row.rpm, row.tpm)), budget_of(row))
+        for row in self._rows:
+            holders[row.digest] = _held(row, accounts[first_id(row, known)], accounts)
+        for key in keys.values():
+            account = self._take(accounts, file_id(key.name), key.name, f'the key "{key.name}"')
+            account.set(key.models, self._part(key.limits), key.budget)
+            until = datetime(key.expires.year, key.expires.month, key.expires.day, tzinfo=UTC).timestamp() if key.expires else None
+            holders[self.digest(key.key.reveal().encode())] = Holder(account, accounts.get(f"team:{key.team}"), until)
+        self._accounts, self._holders = accounts, holders
+
+    def _part(self, limits: Limits) -> Limits:
+        """One worker's part of a limit, at least 1."""
+        if self._workers == 1:
+            return limits
+        concurrency, rpm, tpm = (None if limit is None else max(1, limit // self._workers) for limit in (limits.concurrency, limits.rpm, limits.tpm))
+        return Limits(concurrency, rpm, tpm)
+
+    def _take(self, into: dict[str, Account], id: str, name: str, owner: str) -> Account:
+        account = into[id] = self._accounts.get(id) or Account(id, name, owner)
+        account.name = name
+        account.meter.owner = account.purse.owner = owner
+        return account
+
+
+def _held(row: KeyRow, account: Account, accounts: Mapping[str, Account]) -> Holder:
+    team = accounts.get(f"team:{row.team}") if row.team is not None else None
+    why = None
+    if row.revoked is not None:
+        why = "the API key was revoked"
+    elif row.team is not None and team is None:
+        why = f'the API key belongs to the team "{row.team}", which the config does not have'
+    ends = [moment for moment in (row.expires, row.overlap_until) if moment is not None]
+    return Holder(account, team, min(ends) if ends else None, why)
+
+
+def first_id(row: KeyRow, known: Mapping[str, KeyRow]) -> str:
+    """The id under which a key's use is counted: that of the first secret it had, whatever it was rotated to."""
+    id, seen = row.id, {row.id}
+    while (before := known[id].rotated_from if id in known else None) is not None and before not in seen:
+        seen.add(before)
+        id = before
+    return id
+
+
+def file_id(name: str) -> str:
+    """The id of a key that the file declares."""
+    return f"file:{name}"
+
+
+def budget_of(row: KeyRow) -> Budget | None:
+    return Budget(row.budget_usd, row.budget_per) if row.budget_usd is not None else None
+
+
+def digest_of(pepper: bytes, secret: bytes) -> bytes:
+    """What is kept of a secret: without the pepper, nobody can tell whether a guess is right."""
+    return hmac.digest(pepper, secret, "sha256")
+
+
+def new_secret() -> str:
+    """A key of 256 bits that nobody has seen."""
+    return f"tg-{secrets.token_urlsafe(32)}"

@@ -1,0 +1,147 @@
+"""What a key or a team may use in the last 60 seconds, and at a time.
+
+A refusal takes nothing. A request that is let in takes all that it needs in one step, between
+two awaits, so any number of requests at once cannot pass a limit together. Tokens are
+reserved before the answer is known and settled when it is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from gateway.config import Limits
+from gateway.errors import LimitReached
+
+MINUTE = 60.0
+BUSY = 1.0
+"""seconds after which a key whose places are all taken may ask again"""
+
+NO_LIMITS = Limits()
+
+Entry = list[float]
+"""A moment and the amount that was used at it."""
+
+
+class Window:
+    """Amounts of the last 60 seconds, each counted from its own moment on: nothing is let in twice at the turn of a minute."""
+
+    __slots__ = ("_entries", "used")
+
+    def __init__(self) -> None:
+        self.used = 0.0
+        self._entries: deque[Entry] = deque()
+
+    def wait(self, amount: float, limit: float, now: float) -> float:
+        """Seconds until `amount` fits under `limit`; 0: it fits now. An amount above the limit fits once nothing else is there."""
+        self.forget(now)
+        over = self.used + min(amount, limit) - limit
+        if over <= 0:
+            return 0.0
+        moment = now
+        for moment, held in self._entries:  # noqa: B007 - the last one looked at is the answer
+            over -= held
+            if over <= 0:
+                break
+        return max(0.001, moment + MINUTE - now)
+
+    def add(self, amount: float, now: float) -> Entry:
+        entry = [now, amount]
+        self._entries.append(entry)
+        self.used += amount
+        return entry
+
+    def settle(self, entry: Entry, amount: float, now: float) -> None:
+        """What was reserved turned out to be `amount`; what is older than a minute counts no more."""
+        self.forget(now)
+        if entry[0] + MINUTE > now:
+            self.used += amount - entry[1]
+            entry[1] = amount
+
+    def forget(self, now: float) -> None:
+        entries = self._entries
+        while entries and entries[0][0] + MINUTE <= now:
+            self.used -= entries.popleft()[1]
+        if not entries:
+            self.used = 0.0
+
+    def reset(self, now: float) -> float:
+        """Seconds until nothing of what is used counts any more."""
+        return max(0.0, self._entries[-1][0] + MINUTE - now) if self._entries else 0.0
+
+
+class Share:
+    """What one request holds of a meter, until it is given back."""
+
+    __slots__ = ("meter", "tokens")
+
+    def __init__(self, meter: Meter, tokens: Entry | None) -> None:
+        self.meter = meter
+        self.tokens = tokens
+
+
+class Meter:
+    """The limits of one key or team, and what is used of them. `owner` is its name in messages.
+
+    `limits` may be exchanged while requests run: what is used stays. Moments are seconds of
+    one clock that never goes back.
+    """
+
+    __slots__ = ("_requests", "_tokens", "limits", "owner", "running")
+
+    def __init__(self, owner: str, limits: Limits = NO_LIMITS) -> None:
+        self.owner = owner
+        self.limits = limits
+        self.running = 0
+        self._requests = Window()
+        self._tokens = Window()
+
+    def refusal(self, tokens: int, now: float) -> LimitReached | None:
+        """Why a request that may need so many tokens is not let in; None: it may `take`."""
+        limits = self.limits
+        if limits.concurrency is not None and self.running >= limits.concurrency:
+            return LimitReached(f"{self.owner} is at its limit of {limits.concurrency} requests at a time", retry_after=BUSY)
+        if limits.rpm is not None and (wait := self._requests.wait(1, limits.rpm, now)):
+            return LimitReached(f"{self.owner} is at its limit of {limits.rpm} requests a minute; free in {wait:.1f} s", retry_after=wait)
+        if limits.tpm is not None and (wait := self._tokens.wait(tokens, limits.tpm, now)):
+            return LimitReached(f"{self.owner} is at its limit of {limits.tpm} tokens a minute; free in {wait:.1f} s", retry_after=wait)
+        return None
+
+    def take(self, tokens: int, now: float) -> Share:
+        """One request of so many tokens; at most the limit is reserved for it."""
+        limits = self.limits
+        self.running += 1
+        if limits.rpm is not None:
+            self._requests.add(1, now)
+        return Share(self, self._tokens.add(min(tokens, limits.tpm), now) if limits.tpm is not None else None)
+
+    def give_back(self, share: Share, tokens: int, now: float) -> None:
+        """The request is over and used `tokens`. Once per share."""
+        self.running -= 1
+        if share.tokens is not None:
+            self._tokens.settle(share.tokens, tokens, now)
+
+    def left(self, now: float) -> Iterator[Left]:
+        """What is left of each limit that is set and counts by the minute."""
+        limits = self.limits
+        if limits.rpm is not None:
+            yield self._left("requests", limits.rpm, self._requests, now)
+        if limits.tpm is not None:
+            yield self._left("tokens", limits.tpm, self._tokens, now)
+
+    @staticmethod
+    def _left(kind: str, limit: int, window: Window, now: float) -> Left:
+        window.forget(now)
+        return Left(kind, limit, max(0, limit - int(window.used)), window.reset(now))
+
+
+class Left:
+    """`kind` is requests or tokens: the limit, what remains of it, and the seconds until all of it is free again."""
+
+    __slots__ = ("kind", "limit", "remaining", "reset")
+
+    def __init__(self, kind: str, limit: int, remaining: int, reset: float) -> None:
+        self.kind = kind
+        self.limit = limit
+        self.remaining = remaining
+        self.reset = reset

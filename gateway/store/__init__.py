@@ -1,0 +1,57 @@
+"""Where the gateway keeps what must outlive it: SQLite by default, PostgreSQL by URL, one interface."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.store.engine import Engine, Many, Sql, Steps
+from gateway.store.faults import StoreRefused, StoreUnavailable
+from gateway.store.rows import KeyRow, Page, RequestRow, UsageRow
+from gateway.store.sqlite import MEMORY, Sqlite
+from gateway.store.store import SqlStore, Store
+
+__all__ = [
+    "KeyRow",
+    "Many",
+    "Page",
+    "RequestRow",
+    "Sql",
+    "SqlStore",
+    "Steps",
+    "Store",
+    "StoreRefused",
+    "StoreUnavailable",
+    "UsageRow",
+    "open_store",
+]
+
+
+async def open_store(url: str, base: Path) -> SqlStore:
+    """The store at a URL, its schema brought up to date.
+
+    `sqlite:///FILE` (relative to `base`), `sqlite:////FILE` (absolute), `sqlite://` (in
+    memory) or `postgresql://...`. StoreRefused says why one cannot be used: no such folder,
+    no such server, made by a newer version; never a password.
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme == "sqlite":
+        return SqlStore(await Sqlite.open(_file(rest, base)))
+    if scheme in ("postgresql", "postgres"):
+        return SqlStore(await _postgres(url))
+    raise StoreRefused("a store is sqlite:///FILE or postgresql://...")
+
+
+def _file(rest: str, base: Path) -> str:
+    if rest in ("", "/", f"/{MEMORY}"):
+        return MEMORY
+    if not rest.startswith("/") or "?" in rest or "#" in rest or "\0" in rest:
+        raise StoreRefused("an SQLite store is sqlite:///FILE, sqlite:////ABSOLUTE/FILE or sqlite:// (in memory), without parameters")
+    return str(base / rest[1:])
+
+
+async def _postgres(url: str) -> Engine:
+    try:
+        from gateway.store.postgres import Postgres
+    except ImportError as error:
+        raise StoreRefused("a PostgreSQL store needs its driver: pip install 'psycopg[binary]'") from error
+    return await Postgres.open(url)

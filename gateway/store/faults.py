@@ -1,0 +1,17 @@
+"""What can go wrong with the store."""
+
+from __future__ import annotations
+
+from gateway.errors import GatewayError, Overloaded
+
+
+class StoreUnavailable(Overloaded):
+    """The store did not answer, or not in time; the same call may succeed later. Nothing in the message is secret."""
+
+    code = "store_unavailable"
+
+
+class StoreRefused(GatewayError):
+    """The store cannot be used as it is, or cannot do what was asked; the message says what to do."""
+
+    code = "store_refused"

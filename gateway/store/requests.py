@@ -1,0 +1,161 @@
+"""Transactions on requests that are over, and on the sums over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from gateway.chat import dumps, loads
+from gateway.errors import InvalidRequest
+from gateway.store.engine import Many, Row, Sql, Steps
+from gateway.store.rows import Page, RequestRow, UsageRow
+
+HOUR = 3600
+
+_FIELDS = tuple(field.name for field in fields(RequestRow))
+_COLUMNS = tuple("key_name" if name == "key" else name for name in _FIELDS)
+_TEXTS = ("id", "endpoint", "model", "key", "key_id", "team", "kind", "provider", "target_model", "run_id", "uid")
+_COUNTS = ("status", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "first_token_ms", "total_ms")
+_LONGEST = 256  # bytes of a text: the sums' index holds five of them, and PostgreSQL's entries end at 2,704
+_MOST = 10**12  # of a count: nine million of these can be summed up in 64 bits
+_AT_ONCE = 1000
+
+_SELECT = f"SELECT seq, {', '.join(_COLUMNS)} FROM thinkgate_requests"  # noqa: S608, names of our own columns
+_INSERT = f"INSERT INTO thinkgate_requests ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
+
+_GROUP = ("hour", "key_id", "key_name", "team", "model", "provider")
+_SUMS = ("requests", "failed", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "cost")
+_ADD = (
+    f"INSERT INTO thinkgate_totals ({', '.join(_GROUP + _SUMS)}) VALUES ({', '.join('?' * len(_GROUP + _SUMS))}) "  # noqa: S608
+    f"ON CONFLICT ({', '.join(_GROUP)}) DO UPDATE SET " + ", ".join(f"{name} = thinkgate_totals.{name} + excluded.{name}" for name in _SUMS)
+)
+_NAMES = {"key": "key_name", "model": "model", "provider": "provider"}
+
+
+def write(rows: Sequence[RequestRow]) -> Steps[int]:
+    """Rows whose uid is there already are left out, of the sums too. Gives the number of new ones."""
+    given = {row.uid: row for row in map(clean, rows)}
+    for part in _parts(list(given)):
+        for (uid,) in (yield Sql(f"SELECT uid FROM thinkgate_requests WHERE uid IN ({', '.join('?' * len(part))})", part)):  # noqa: S608
+            del given[uid]
+    if given:
+        yield Many(_INSERT, [_values(row) for row in given.values()])
+        yield Many(_ADD, _totals(given.values()))
+    return len(given)
+
+
+def clean(row: RequestRow) -> RequestRow:
+    """The row with everything in bounds that both databases keep.
+
+    Model, request id and the provider's counts are words of strangers: whatever they say,
+    it must not cost the batch that they stand in.
+    """
+    changes: dict[str, Any] = {}
+    for name in _TEXTS:
+        text = getattr(row, name)
+        if text is not None and not (len(text) <= _LONGEST and text.isascii() and text.isprintable()):  # almost none
+            changes[name] = _plain(text)
+    for name in _COUNTS:
+        count = getattr(row, name)
+        if count is not None and not (type(count) is int and 0 <= count <= _MOST):
+            changes[name] = _bounded(count)
+    if not 0 <= row.time <= _MOST:
+        changes["time"] = 0.0
+    if row.cost is not None and not abs(row.cost) <= _MOST:
+        changes["cost"] = None
+    return replace(row, **changes) if changes else row
+
+
+def page(limit: int, before: int | None, key_name: str | None, model: str | None) -> Steps[Page]:
+    conditions = [("seq < ?", _bounded(before)), ("key_name = ?", _plain(key_name)), ("model = ?", _plain(model))]
+    asked = [(text, value) for text, value in conditions if value is not None]
+    where = " WHERE " + " AND ".join(text for text, _ in asked) if asked else ""
+    limit = min(max(limit, 1), _AT_ONCE)
+    rows = yield Sql(f"{_SELECT}{where} ORDER BY seq DESC LIMIT ?", (*(value for _, value in asked), limit + 1))
+    return Page(tuple(_row(row) for row in rows[:limit]), rows[limit - 1][0] if len(rows) > limit else None)
+
+
+def one(id: str) -> Steps[RequestRow | None]:
+    rows = yield Sql(_SELECT + " WHERE id = ? ORDER BY seq DESC LIMIT 1", (_plain(id),))
+    return _row(rows[0]) if rows else None
+
+
+def usage(by: str, since: float | None, until: float | None) -> Steps[list[UsageRow]]:
+    if by not in _NAMES:
+        raise InvalidRequest(f"usage is by {', '.join(_NAMES)}", param="by")
+    conditions = [("hour >= ?", since if since is None else _hour(since)), ("hour < ?", until if until is None else -_hour(-until))]
+    asked = [(text, value) for text, value in conditions if value is not None]
+    where = "WHERE " + " AND ".join(text for text, _ in asked) if asked else ""
+    # PostgreSQL's sum of BIGINT is NUMERIC
+    sums = ", ".join(f"SUM({name})" if name == "cost" else f"CAST(SUM({name}) AS BIGINT)" for name in _SUMS)
+    column = _NAMES[by]
+    rows = yield Sql(f"SELECT {column}, {sums} FROM thinkgate_totals {where} GROUP BY {column}", [value for _, value in asked])  # noqa: S608
+    return sorted((UsageRow(*row) for row in rows), key=lambda row: row.name)
+
+
+def spent(column: str, name: str, since: float) -> Steps[float]:
+    rows = yield Sql(f"SELECT SUM(cost) FROM thinkgate_totals WHERE {column} = ? AND hour >= ?", (_plain(name), _hour(since)))  # noqa: S608
+    return float(rows[0][0] or 0.0)
+
+
+def forget(older_than: float) -> Steps[int]:
+    """Delete some requests that began before that moment: a few at a time, so that writers need not wait. 0: none is left."""
+    rows = yield Sql(
+        "DELETE FROM thinkgate_requests WHERE seq IN (SELECT seq FROM thinkgate_requests WHERE time < ? LIMIT ?) RETURNING seq", (older_than, _AT_ONCE)
+    )
+    return len(rows)
+
+
+def _parts(values: list[str]) -> Iterable[list[str]]:
+    for start in range(0, len(values), _AT_ONCE):
+        yield values[start : start + _AT_ONCE]
+
+
+def _hour(moment: float) -> int:
+    """The full hour at or before a moment, in unix seconds."""
+    return int(min(max(moment, -_MOST), _MOST) // HOUR) * HOUR
+
+
+def _totals(rows: Iterable[RequestRow]) -> list[tuple[Any, ...]]:
+    sums: dict[tuple[Any, ...], list[Any]] = {}
+    for row in rows:
+        group = (_hour(row.time), row.key_id or "", row.key or "", row.team or "", row.model, row.provider or "")
+        amounts = (1, int(row.failed), row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.reasoning_tokens, row.cost or 0.0)
+        have = sums.setdefault(group, [0] * len(amounts))
+        for i, amount in enumerate(amounts):
+            have[i] += amount
+    # in one order everywhere: writers on several replicas would lock each other out otherwise
+    return [(*group, *sums[group]) for group in sorted(sums)]
+
+
+def _values(row: RequestRow) -> list[Any]:
+    named = {name: getattr(row, name) for name in _FIELDS}
+    named |= {"stream": int(row.stream), "estimated": int(row.estimated), "attempts": _json(row.attempts), "transforms": _json(row.transforms)}
+    return list(named.values())
+
+
+def _json(value: Sequence[Any]) -> str:
+    try:
+        return dumps(list(value)).decode()
+    except ValueError:  # a lone surrogate, or something that is no JSON
+        return "[]"
+
+
+def _row(row: Row) -> RequestRow:
+    named = dict(zip(_FIELDS, row[1:], strict=True))
+    named |= {"stream": bool(named["stream"]), "estimated": bool(named["estimated"])}
+    named |= {"attempts": tuple(loads(named["attempts"])), "transforms": tuple(loads(named["transforms"]))}
+    return RequestRow(**named)
+
+
+def _plain(text: str | None) -> str | None:
+    """Text as both databases keep it: no NUL, no lone surrogate, not too long."""
+    if text is None:
+        return None
+    whole = text.encode(errors="replace").replace(b"\0", b"?")
+    return whole[:_LONGEST].decode(errors="ignore")
+
+
+def _bounded(count: int | None) -> int | None:
+    return None if count is None else min(max(int(count), 0), _MOST)
