@@ -38,6 +38,8 @@ from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_moc
 log = logging.getLogger("thinkgate")
 
 DEFAULT_ADAPTER = "openai"
+WATCH_VARIABLE = "THINKGATE_RELOAD_CONFIG"
+"""How they learn that each shall reload by itself when that file changes."""
 CONFIG_VARIABLE = "THINKGATE_CONFIG"
 """How worker processes learn which file to load; empty: the embedded default."""
 WORKERS_VARIABLE = "THINKGATE_WORKERS"
@@ -282,7 +284,10 @@ def from_environment() -> ASGIApp:
     """The application of a worker process."""
     log_to_stderr()
     file = os.environ.get(CONFIG_VARIABLE) or None
-    return Gateway(partial(load, file), telemetry=telemetry(), workers=int(os.environ.get(WORKERS_VARIABLE, "1"))).asgi
+    gate = Gateway(partial(load, file), telemetry=telemetry(), workers=int(os.environ.get(WORKERS_VARIABLE, "1")))
+    if file and os.environ.get(WATCH_VARIABLE):
+        gate.watch()
+    return gate.asgi
 
 
 def telemetry() -> Telemetry:

@@ -305,6 +305,8 @@ class Accumulator:
                 if "function" in call:
                     call["function"].setdefault("arguments", "{}")
             message = {**choice["message"], **({"tool_calls": calls} if calls else {})}
+            if calls and message.get("content") == "":
+                message["content"] = None  # OpenAI's form of a turn that only calls tools
             choices.append({**choice, "message": message})
         out = {"object": "chat.completion", **self._top, "choices": choices}
         return {key: value for key, value in out.items() if key != "usage" or value is not None}

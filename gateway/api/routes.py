@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan
 
 import gateway
-from gateway.api import admin, admin_keys, responses
+from gateway.api import admin, admin_keys, files, responses
 from gateway.api.answering import envelope, json_response, visit_of
 from gateway.api.completions import Completions
 from gateway.api.counting import Counting
@@ -48,6 +48,7 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
         direct |= {f"{prefix}{path}": endpoint for path, endpoint in ENDPOINTS.items()}
         routes += [
             *responses.routes(prefix),
+            *files.routes(prefix),
             Route(f"{prefix}/models", models, methods=["GET"]),
             Route(f"{prefix}/models/{{name:path}}", model, methods=["GET"]),
         ]

@@ -25,13 +25,16 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    logging.getLogger("thinkgate").setLevel(logging.ERROR)  # failures are what a drill is made of
-    began = time.monotonic()
+    began, log = time.monotonic(), logging.getLogger("thinkgate")
+    level = log.level
+    log.setLevel(logging.ERROR)  # failures are what a drill is made of
     try:
         report = asyncio.run(drill(app.load(args.file), args.model))
     except ConfigError as error:
         print("\n".join(error.lines()), file=sys.stderr)
         return 1
+    finally:
+        log.setLevel(level)
     if args.json:
         print(dumps(report.public()).decode())
     else:

@@ -15,7 +15,7 @@ import uvicorn
 from gateway import config
 from gateway.api.auth import is_loopback
 from gateway.api.protocol import Protocol
-from gateway.app import CONFIG_VARIABLE, WORKERS_VARIABLE, Gateway, check, load, telemetry
+from gateway.app import CONFIG_VARIABLE, WATCH_VARIABLE, WORKERS_VARIABLE, Gateway, check, load, telemetry
 from gateway.errors import ConfigError, Fault
 from gateway.telemetry import log_to_stderr
 
@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         check(conf)
         os.environ[CONFIG_VARIABLE] = str(Path(args.config).resolve()) if args.config else ""
         os.environ[WORKERS_VARIABLE] = str(args.workers)
+        os.environ[WATCH_VARIABLE] = "1" if args.reload_config else ""
         print(f"{args.workers} workers: each one lets in its part of every key's and team's limits", file=sys.stderr)
         greet(conf, host, port)
         uvicorn.run("gateway.app:from_environment", factory=True, workers=args.workers, **options)

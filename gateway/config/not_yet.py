@@ -26,7 +26,6 @@ NOT_YET = (
     Later("agents"),
     Later("shared"),
     Later("retention.runs"),
-    Later("server.files"),
 )
 
 

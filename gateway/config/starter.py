@@ -29,7 +29,7 @@ def embedded_text(env: Mapping[str, str], known: Sequence[Known], local: bool = 
             "store: sqlite://",
             "providers:",
             '  demo: {adapter: demo, base_url: "mock://demo"}',
-            *(["  local: {base_url: 'local://smollm2', timeouts: {first_token: 2m}}"] if local else []),
+            *([_LOCAL] if local else []),
             *providers,
             "models:",
             "  demo: demo/demo",
@@ -38,6 +38,9 @@ def embedded_text(env: Mapping[str, str], known: Sequence[Known], local: bool = 
             "",
         ]
     )
+
+
+_LOCAL = "  local: {adapter: llamacpp, base_url: 'local://smollm2', options: {speaks: [responses, messages]}, timeouts: {first_token: 2m}}"
 
 
 def starter(env: Mapping[str, str], known: Sequence[Known]) -> str:

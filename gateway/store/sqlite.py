@@ -143,7 +143,7 @@ class _Connection:
         with _told():
             self._database = database = sqlite3.connect(self._path, timeout=_OPENING / 1000, isolation_level=None)
             _switch_to_wal(database)
-            for pragma in ("trusted_schema = OFF", "synchronous = NORMAL", *pragmas):
+            for pragma in ("trusted_schema = OFF", "synchronous = NORMAL", "cache_size = -512", *pragmas):  # half a MiB of pages: rows are written once
                 database.execute(f"PRAGMA {pragma}")
 
     def _pragma(self, text: str) -> None:

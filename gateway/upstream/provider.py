@@ -26,6 +26,7 @@ from gateway.adapters import Adapter, Context, Hooks, Loader, Settings, apply, i
 from gateway.chat import Chunk, Json, Request, dumps, loads
 from gateway.config import Secret
 from gateway.dialects import dialect, dropped_tools, native_request
+from gateway.dialects.messages import carry_unsigned
 from gateway.errors import AdapterError, Skipped, StreamCut, UpstreamError
 from gateway.upstream.answer import Answer
 from gateway.upstream.lessons import Lessons
@@ -143,6 +144,18 @@ class Provider:
             if exchange is not None:
                 await exchange.aclose()
 
+    async def forward(self, method: str, path: str, query: bytes, headers: Mapping[str, str], body: bytes, request_id: str) -> Exchange:
+        """One exchange outside of every chain (files, batches), at its headers: path, query and body as the client sent them. Raises TransportError."""
+        hooks, options = self._current(config.Target(self.name, ""))
+        secret, loop, limits = self._secret(None), asyncio.get_running_loop(), self.settings.timeouts
+        url = self._url(options, path, None)
+        if query:
+            url = replace(url, target=url.target + b"?" + query)
+        sent = self._headers(hooks.adapter, secret, request_id, {"content-type": "", "accept": "*/*", **headers}, False, None)
+        sent = [(name, value) for name, value in sent if value]
+        now = loop.time()
+        return await self._transport.open(method.encode("ascii"), url, sent, body, connect=now + limits.connect, deadline=now + limits.total)
+
     def prepare(self, request: Request, key: Secret | None = None) -> Prepared:
         """The request as this provider gets it, with one of its keys. Raises AdapterError, Skipped, NothingToRepair."""
         target = request.target
@@ -217,6 +230,8 @@ class Provider:
             restored = self._memory.restore(request.record.tenant, self.name, context.model, messages)
             if restored:
                 context.note(f"{options.name}.reasoning_restored={restored}")
+        if spoken == "messages" and options["reasoning_field"] == "thinking_blocks" and options["reasoning_echo"] == "all":
+            carry_unsigned(messages or ())
         return body if spoken == "chat" else dialect(spoken).request_from_chat(body)
 
     def _current(self, target: config.Target) -> tuple[Hooks, Settings]:

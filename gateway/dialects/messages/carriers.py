@@ -7,14 +7,14 @@ and some put them into `content`. What is unsigned, or signed by somebody else, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gateway.chat import Json
 from gateway.dialects.messages.terms import listed
 
 # beside a block for the stream (index), the gateway's notes (provider, format), or refused on thinking blocks (cache_control)
-_BESIDE = ("index", "provider", "format", "cache_control")
+_BESIDE = ("index", "provider", "format", "cache_control", "unsigned")
 
 
 def signed_blocks(message: Mapping[str, Any]) -> list[Json]:
@@ -25,10 +25,21 @@ def signed_blocks(message: Mapping[str, Any]) -> list[Json]:
     return [block for detail in listed(message.get("reasoning_details")) if (block := _from_detail(detail))]
 
 
+def carry_unsigned(messages: Iterable[Any]) -> None:
+    """Make thinking blocks of reasoning that nobody signed, in place: for relays that want the text back all the same."""
+    for message in messages:
+        if isinstance(message, dict) and message.get("role") == "assistant" and not signed_blocks(message):
+            text = message.get("reasoning_content")
+            if isinstance(text, str) and text:
+                message["thinking_blocks"] = [{"type": "thinking", "thinking": text, "signature": "", "unsigned": True}]
+
+
 def signed(block: object) -> bool:
     """Whether this is a thinking block that Anthropic will take back."""
     if not isinstance(block, dict):
         return False
+    if block.get("unsigned") is True:
+        return True
     source = block.get("format") or block.get("provider")
     if isinstance(source, str) and not source.startswith("anthropic"):
         return False
