@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
-import secrets
 from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -75,7 +75,7 @@ def request_id(headers: dict[bytes, bytes]) -> str:
     given = headers.get(b"x-request-id")
     if given is not None and _ID.fullmatch(given):
         return given.decode("ascii")
-    return "req_" + secrets.token_hex(12)
+    return f"req_{random.getrandbits(96):024x}"  # to be told apart, not to be guessed: the kernel's numbers cost 5 us
 
 
 def is_open(path: str, client: str | None) -> bool:

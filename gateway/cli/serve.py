@@ -15,7 +15,7 @@ import uvicorn
 from gateway import config
 from gateway.api.auth import is_loopback
 from gateway.api.protocol import Protocol
-from gateway.app import CONFIG_VARIABLE, WATCH_VARIABLE, WORKERS_VARIABLE, Gateway, check, load, telemetry
+from gateway.app import CONFIG_VARIABLE, WATCH_VARIABLE, WORKERS_VARIABLE, Gateway, calm_collector, check, load, telemetry
 from gateway.errors import ConfigError, Fault
 from gateway.telemetry import log_to_stderr
 
@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.reload_config and args.config:
         gate.watch()
     greet(gate.config, host, port)
+    calm_collector()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn raises it once more when all is done; a clean end is exit code 0
     uvicorn.Server(uvicorn.Config(gate.asgi, **options)).run()
