@@ -302,4 +302,4 @@ def calm_collector() -> None:
 def telemetry() -> Telemetry:
     """Telemetry that writes the request lines of a server to stderr, where its log level shows them."""
     shown = logging.getLogger("thinkgate.request").isEnabledFor(logging.INFO)
-    return Telemetry(LineWriter(sys.stderr) if shown else None)
+    return Telemetry(LineWriter(sys.stderr.fileno()) if shown else None)

@@ -8,7 +8,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -175,10 +174,10 @@ def _plain(text: str) -> str:
 
 
 class LineWriter:
-    """Writes request lines to a stream the way the log does, at a fraction of its price."""
+    """Writes request lines to a file descriptor the way the log does, at a fraction of its price."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, file: int) -> None:
+        self._file = file
         self._second = 0
         self._stamp = ""
 
@@ -188,9 +187,8 @@ class LineWriter:
         if second != self._second:
             self._second, self._stamp = second, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
         try:
-            self._stream.write(f"{self._stamp},{int((now - second) * 1000):03d} INFO thinkgate.request {text}\n")
-            self._stream.flush()
-        except (OSError, ValueError):
+            os.write(self._file, f"{self._stamp},{int((now - second) * 1000):03d} INFO thinkgate.request {text}\n".encode("utf-8", "backslashreplace"))
+        except OSError:
             pass  # a full disk or a closed pipe under the log must not disturb a request
 
 

@@ -40,7 +40,9 @@ def settle(visit: Visit, status: int, failed: GatewayError | None) -> None:
     record = visit.record
     estimated = record.endpoint in _TOLD and estimate(visit, status, failed)
     charges = visit.admission.settle(_tokens(record.usage), record.cost or 0.0) if visit.admission is not None else []
-    visit.state.ledger.usage.put(row(visit, status, failed, estimated), charges)
+    ledger = visit.state.ledger
+    if charges or ledger.retention != 0:
+        ledger.usage.put(row(visit, status, failed, estimated), charges)
 
 
 def row(visit: Visit, status: int, failed: GatewayError | None, estimated: bool) -> RequestRow:

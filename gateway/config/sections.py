@@ -437,7 +437,7 @@ RETENTION = Section(
     Retention,
     (
         Field("runs", DURATION, "how long finished runs are kept"),
-        Field("requests", DURATION, "how long records of requests are kept"),
+        Field("requests", DURATION_OR_ZERO, "how long records of requests are kept; 0: none is written but what a budget needs"),
     ),
 )
 

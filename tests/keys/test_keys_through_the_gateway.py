@@ -408,3 +408,15 @@ async def test_a_usage_chunk_before_the_client_leaves_is_believed(a: Upstream) -
         (row,) = await rows(running)
 
     assert (row["prompt_tokens"], row["completion_tokens"], row["estimated"]) == (50, 40, False)
+
+
+async def test_without_a_retention_only_what_a_budget_needs_is_written(a: Upstream) -> None:
+    a.reply(completion(), repeat=3)
+    keys = f"one: {{key: {ONE}}}\n  two: {{key: {TWO}, budget: {{usd: 100, per: total}}}}"
+
+    async with serving(keyed(a.url, keys, "retention: {requests: 0}\n", a=PRICED)) as running:
+        await running.chat(**bearer(ONE))
+        await running.chat(**bearer(TWO))
+        found = await rows(running)
+
+    assert [row["key"] for row in found] == ["two"]
