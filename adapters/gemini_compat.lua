@@ -35,6 +35,7 @@ return {
   options = {
     -- extra_body is a field of this endpoint (`extra_body.google`), so it is not hoisted. Text of thoughts has none.
     reasoning_echo = "none",
+    embedding_batch = 100, -- 400 "at most 100 requests can be in one batch", 2026-01
     reasoning_memory = true,
     thought_signature = "skip_thought_signature_validator", -- Gemini 3 wants one on each step of the current turn
     max_tokens_field = "max_tokens",

@@ -43,6 +43,7 @@ return {
     repair_arguments = true, -- 400 "The \"function.arguments\" parameter of the code model must be in JSON format", 2026-03
     drop_params = { "frequency_penalty" },
     clamp_params = { temperature = { 0, 1.99 } }, -- [0, 2), remembered
+    embedding_batch = 10, -- 400 "batch size is invalid, it should not be larger than 10" from text-embedding-v3 and v4, 2025-07 to 2026-05
   },
 
   classify_error = function(err)

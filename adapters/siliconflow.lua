@@ -30,6 +30,7 @@ return {
     max_tokens_field = "max_tokens", -- remembered; thoughts do not count
     system_role = "system", -- remembered
     clamp_params = { thinking_budget = { 128, 32768 } },
+    embedding_batch = 64, -- {"code": 20042, "message": "input batch size 136 > maximum allowed batch size 64"}, 2025-04
   },
 
   -- {"code": 20015, "message": "...", "data": null}: 20015 is any wrong parameter.

@@ -36,7 +36,10 @@ _SAFE = re.compile(r"[A-Za-z0-9.-]+")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: `kind` is choice, switch, text, names, renames, values or ranges; `values` are a choice's, or the names known; None where None is allowed."""
+    """One option: `kind` is choice, switch, text, count, names, renames, values or ranges.
+
+    `values` are a choice's (with None where it is one), or the names that are known.
+    """
 
     kind: str
     values: tuple[Any, ...]
@@ -60,6 +63,8 @@ class Option:
             return "must be true or false"
         if self.kind == "text" and not (value is None or isinstance(value, str)):
             return "must be a text or null"
+        if self.kind == "count" and not (value is None or (type(value) is int and value > 0)):
+            return "must be a whole number above 0, or null"
         if self.kind == "names" and not (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)):
             return "must be a list of names"
         if self.kind == "names" and self.values and not set(value) <= set(self.values):
@@ -156,6 +161,9 @@ COMMON_OPTIONS: Mapping[str, Option] = {
     "speaks": Option("names", (), (), "further dialects that it is spoken to in at the same base URL: responses, messages, completions"),
     "completion_excludes_reasoning": Option("switch", (), False, "its completion_tokens leave the reasoning out, so that it is added"),
     "known_as": Option("text", (), None, "the name under which the adapter knows the model that a deployment or an alias stands for"),
+    "embedding_batch": Option(
+        "count", (), None, "how many inputs an embeddings request may have; more go in several requests, one after the other; null: any number"
+    ),
     "include_usage": Option("switch", (), True, "ask streams for usage (stream_options.include_usage)"),
 }
 

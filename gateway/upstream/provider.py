@@ -14,6 +14,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -29,6 +30,7 @@ from gateway.dialects import dialect, dropped_tools, native_request
 from gateway.dialects.messages import carry_unsigned
 from gateway.errors import AdapterError, Skipped, StreamCut, UpstreamError
 from gateway.upstream.answer import Answer
+from gateway.upstream.batches import in_parts, joined
 from gateway.upstream.lessons import Lessons
 from gateway.upstream.prepared import INSIDE, PATHS, RELAYED, Prepared
 from gateway.upstream.reasoning import Memory
@@ -95,6 +97,9 @@ class Provider:
         loop = asyncio.get_running_loop()
         target = request.target
         assert target is not None
+        if request.endpoint == "embeddings" and (parts := self._parts(request, target)):
+            yield await self._in_turn(parts, key)
+            return
         limits = self.settings.timeouts
         record, began = request.record, time.perf_counter()
         prepared = self.prepare(request, key)
@@ -143,6 +148,23 @@ class Provider:
             _note(request, prepared)
             if exchange is not None:
                 await exchange.aclose()
+
+    def _parts(self, request: Request, target: config.Target) -> list[Request]:
+        """The requests that an embeddings request becomes where it has more inputs than the provider takes."""
+        most = self._current(target)[1]["embedding_batch"]
+        return in_parts(request, most) if most else []
+
+    async def _in_turn(self, parts: list[Request], key: Secret | None) -> Chunk:
+        """The one answer of an embeddings request that is sent in parts. Fails as soon as one of them does."""
+        record, answers = parts[0].record, []
+        for part in parts:
+            async with aclosing(self.generate(part, key)) as chunks:
+                answers += [chunk.json() async for chunk in chunks]
+            record.usage = None  # of one part; the sum is known at the end
+        whole = joined(parts, answers)
+        record.usage = whole.get("usage")
+        record.note(f"{self.name}.embedding_parts={len(parts)}")
+        return Chunk(dumps(whole), whole=True, content=True, json=whole)
 
     async def forward(self, method: str, path: str, query: bytes, headers: Mapping[str, str], body: bytes, request_id: str) -> Exchange:
         """One exchange outside of every chain (files, batches), at its headers: path, query and body as the client sent them. Raises TransportError."""
