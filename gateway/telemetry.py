@@ -46,6 +46,7 @@ class Telemetry:
         self._hooks = Counter("thinkgate_hook_seconds", "Time spent in adapters' hooks.", ("provider",), registry=into)
         self._reloads = Counter("thinkgate_config_reloads", "Config reloads, by result.", ("result",), registry=into)
         self._dropped = Counter("thinkgate_usage_dropped", "Records of requests that the store did not take in time.", registry=into)
+        self._learned = Gauge("thinkgate_learned", "Refusals that are prevented by now, by provider and class.", ("provider", "class"), registry=into)
         self.in_flight = Gauge("thinkgate_in_flight", "Requests being served now.", registry=into)
         # labels() costs more than the count itself: the bound children are kept
         self._counts: dict[tuple[Counter, tuple[str, ...]], Counter] = {}
@@ -69,6 +70,12 @@ class Telemetry:
     def left_out(self, provider: str, why: str) -> None:
         """A target was not asked: `why` is a failure class, a limit (concurrency, rpm, tpm), or `other`."""
         self._count(self._left_out, (provider, why))
+
+    def learned(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """How many refusals are prevented by now, by provider and class."""
+        self._learned.clear()
+        for labels, count in counts.items():
+            self._learned.labels(*labels).set(count)
 
     def usage_dropped(self, count: int) -> None:
         """The store was too slow for too long: this many records of requests are lost."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +85,8 @@ async def readyz(web: Web) -> Response:
 
 async def metrics(web: Web) -> Response:
     visit = visit_of(web)
+    providers = visit.state.router.providers.items()
+    visit.state.telemetry.learned(Counter((name, kind.partition(":")[0]) for name, provider in providers for _, kind in provider.lessons))
     return Response(visit.state.telemetry.expose(), media_type="text/plain; version=0.0.4", headers={"x-request-id": visit.record.id})
 
 

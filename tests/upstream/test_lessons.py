@@ -71,8 +71,10 @@ async def test_the_next_request_is_sent_right_at_once(a: Upstream) -> None:
         first = await running.chat({**CHAT, "temperature": 0.5})
         second = await running.chat({**CHAT, "temperature": 0.5})
         ready = await running.client.get("/readyz")
+        metrics = await running.client.get("/metrics")
 
     assert first.headers["x-thinkgate-chain"] == "a=400,a=200"
     assert second.headers["x-thinkgate-chain"] == "a=200"
     assert "temperature" not in a.requests[2].json
     assert ready.json()["providers"]["learned"] == {"a/a-model": ["param:temperature"]}
+    assert 'thinkgate_learned{class="param",provider="a"} 1.0' in metrics.text
