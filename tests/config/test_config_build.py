@@ -301,7 +301,6 @@ def test_no_fault_shows_a_secret(text: str) -> None:
         ("agents: {a: {pattern: simple, model: a/x}}", "agents"),
         ("shared: redis://x", "shared"),
         ("retention: {runs: 1d}", "retention.runs"),
-        ("server: {files: a}", "server.files"),
     ],
 )
 def test_what_is_not_served_yet_says_so(text: str, path: str) -> None:

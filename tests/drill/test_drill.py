@@ -33,7 +33,7 @@ def named(*names: str) -> list[object]:
 
 
 async def drilled(models: str, model: str = "m", faults: object = FAULTS) -> Report:
-    return await drill(config.parse(PROVIDERS + models, env={}), model, faults, slow=0.3)  # type: ignore[arg-type]
+    return await drill(config.parse(PROVIDERS + models, env={}), model, faults, slow=0.8)  # type: ignore[arg-type]
 
 
 def failed(report: Report) -> list[tuple[str, str, bool, list[str]]]:
