@@ -66,3 +66,31 @@ def test_native_notices_an_error_after_content():
 
     with pytest.raises(UpstreamError):
         look(native, {"type": "error", "error": {"type": "api_error", "message": "boom"}}, "error")
+
+
+def test_a_stream_without_a_beginning_gets_one():
+    native = messages.Native({"model": "m"})
+    block = start(0, type="text", text="")
+
+    look(native, {"type": "ping"}, "ping")
+    assert native.instead is None
+    look(native, block, "content_block_start")
+    assert native.instead is not None
+    (name, made), second = native.instead
+    assert (name, made["type"], second) == ("message_start", "message_start", ("content_block_start", block))
+    assert made["message"]["id"].startswith("msg_")
+    assert (made["message"]["model"], made["message"]["role"], made["message"]["content"]) == ("m", "assistant", [])
+    assert look(native, delta(0, "text_delta", text="x"), "content_block_delta")
+    assert native.instead is None
+    look(native, START, "message_start")
+    assert native.instead == [], "the SDKs would begin anew"
+    look(native, end(), "message_delta")
+    assert native.instead is None
+    assert native.usage == {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+
+
+def test_a_beginning_that_is_there_is_left_alone():
+    native = messages.Native({"model": "m"})
+    for event in (START, {"type": "ping"}, start(0, type="text", text=""), delta(0, "text_delta", text="x"), end()):
+        look(native, event, event["type"])
+        assert native.instead is None

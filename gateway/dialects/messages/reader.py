@@ -13,8 +13,9 @@ from gateway import failures
 from gateway.chat import Json, dumps, loads
 from gateway.dialects.messages.answer import refusal_text
 from gateway.dialects.messages.carriers import signed
-from gateway.dialects.messages.terms import chat_id, finish_reason, mapping, original, usage_to_chat
+from gateway.dialects.messages.terms import chat_id, finish_reason, mapping, opening, original, usage_to_chat
 
+_OF_A_MESSAGE = ("content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop")
 _BLOCK_OF = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking", "input_json_delta": "tool_use"}
 
 
@@ -159,10 +160,16 @@ class Native:
     `done`: a proper end was seen. `has_content`: something for the client was seen. `usage`:
     in chat form, as far as it was told. `name`: the last event's name for its `event:` line,
     without which the SDKs ignore it (anthropic 2.14, 2026-11) and which some relays leave out.
+
+    `instead`: a stream that does not begin with `message_start` gets one, without which the
+    SDKs have no message (llama.cpp leaves it out where the first token is a part of a
+    character, such as of an emoji, 2026-11).
     """
 
     def __init__(self, request: Json | None = None) -> None:
-        self.instead: list[tuple[str | None, Json]] | None = None  # nothing is ever replaced here
+        self.instead: list[tuple[str | None, Json]] | None = None
+        self._model = mapping(request).get("model")
+        self._begun = self._made = False
         self.done = False
         self.has_content = False
         self.name: str | None = None
@@ -175,13 +182,15 @@ class Native:
     def look(self, name: str | None, data: bytes) -> bool:
         """Whether this event carries content. Raises UpstreamError for an error event."""
         if self.has_content and name == "content_block_delta":
-            self.name = name  # the many events of a running answer need no reading
+            self.name, self.instead = name, None  # the many events of a running answer need no reading
             return True
         event = parse_event(data)
         kind = event.get("type") if event else None
         self.name = kind if isinstance(kind, str) else name
+        self.instead = None
         if event is None:
             return False
+        self._begin(kind, event)
         content = False
         if kind == "content_block_delta":
             content = _says(mapping(event.get("delta")))
@@ -198,6 +207,13 @@ class Native:
             self.done = True
         self.has_content = self.has_content or content
         return content
+
+    def _begin(self, kind: Any, event: Json) -> None:
+        if kind == "message_start":
+            self._begun, self.instead = True, [] if self._made else None
+        elif not self._begun and kind in _OF_A_MESSAGE:
+            self._begun = self._made = True
+            self.instead = [("message_start", {"type": "message_start", "message": opening(None, self._model, None)}), (self.name, event)]
 
 
 def _says(delta: Json) -> bool:

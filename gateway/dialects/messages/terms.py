@@ -121,6 +121,20 @@ def message_id(completion_id: object) -> str:
     return name if name.startswith("msg_") else f"msg_{name or uuid4().hex}"
 
 
+def opening(completion_id: object, model: object, usage: Mapping[str, Any] | None) -> Json:
+    """The message of a `message_start`."""
+    return {
+        "id": message_id(completion_id),
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage_from_chat(usage),
+    }
+
+
 def error_body(error: Json, status: int, request_id: str) -> Json:
     """The error envelope of `/v1/messages` for OpenAI's error object; `attempts` and `code` are kept beside."""
     return {

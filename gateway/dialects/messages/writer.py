@@ -14,7 +14,7 @@ from typing import Any
 from gateway.chat import Json
 from gateway.dialects.messages.answer import stop_sequence, tool_id
 from gateway.dialects.messages.carriers import signed_blocks
-from gateway.dialects.messages.terms import message_id, stop_reason, stream_error, usage_from_chat
+from gateway.dialects.messages.terms import opening, stop_reason, stream_error, usage_from_chat
 
 Event = tuple[str | None, Json]
 
@@ -129,16 +129,7 @@ class Writer:
 
     def _begin(self, chunk: Json) -> list[Event]:
         self._started = True
-        message: Json = {
-            "id": message_id(chunk.get("id")),
-            "type": "message",
-            "role": "assistant",
-            "model": chunk.get("model") or self._request.get("model"),
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": usage_from_chat(chunk.get("usage")),
-        }
+        message = opening(chunk.get("id"), chunk.get("model") or self._request.get("model"), chunk.get("usage"))
         return [("message_start", {"type": "message_start", "message": message})]
 
     def _take(self, delta: Json) -> None:
