@@ -187,6 +187,7 @@ async def test_what_others_spend_becomes_known(tmp_path: Path) -> None:
 
 async def test_a_store_that_does_not_answer_keeps_the_keys_as_they_are_known(tmp_path: Path) -> None:
     ledger = Ledger()
+    ledger.authority.declare({"k": Key("k", Secret("a-secret-of-the-file-0123"))}, {})
     store: Store = await open_store("sqlite://", tmp_path)
     await ledger.open(store)
     try:
@@ -194,5 +195,6 @@ async def test_a_store_that_does_not_answer_keeps_the_keys_as_they_are_known(tmp
         async with asyncio.timeout(2):
             while ledger.fault is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+        assert ledger.authority.account("file:k") is not None
     finally:
         await ledger.close()
