@@ -1,0 +1,1 @@
+"""How an agent works: one coroutine per pattern, over a Run."""
