@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from abc import ABC
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -58,7 +57,7 @@ class ToolParameter:
     default: Any = None
 
 
-class Tool(ABC):
+class Tool:
     """A tool object: subclasses set `name` and `description`, and write either `run` or `call`.
 
     repeat  may a call whose end nobody saw (a crash) be made again: `safe`, `never` (its outcome
