@@ -1,0 +1,5 @@
+"""What an agent keeps of a conversation, and what of it goes to the model: pure functions and values over chat messages.
+
+caps        how much of a tool's output reaches the model
+tokens      how many tokens a list of messages is about
+"""
