@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.fields import TEXT, WRONG, Field, Listing, Place, Reading, Schema, Section, Table, unknown
-from gateway.config.kinds import AMOUNT, BOOLEAN, COUNT, DURATION, HOST_PORT, MODEL_NAME, PATH, URL, WHOLE, name, within, words
+from gateway.config.kinds import AMOUNT, BOOLEAN, COUNT, DURATION, HEADER_VALUE, HOST_PORT, MODEL_NAME, PATH, URL, WHOLE, header_name, name, within, words
 from gateway.config.reader import Entry, Node
 from gateway.config.values import matched
 
@@ -55,11 +55,18 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """An MCP server: a command to start, or a URL."""
+    """An MCP server: a command to start in `folder` (None: the working directory) with `env` beside PATH and HOME, or a URL.
+
+    `tools` None: all that it has.
+    """
 
     name: str
     command: tuple[str, ...] = ()
-    url: str | None = None
+    url: str | None = field(default=None, repr=False)
+    tools: tuple[str, ...] | None = None
+    env: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +254,16 @@ def _search(tool: Tool, node: Node, path: Place, reading: Reading) -> Any:
 def _one_way_in(values: dict[str, Any], node: Node, path: Place, reading: Reading) -> Any:
     if ("command" in values) == ("url" in values):
         return reading.fault(path, "an MCP server has either command or url", node)
-    return values
+    for key, needs in (("env", "command"), ("headers", "url")):
+        if key in values and needs not in values:
+            reading.fault((*path, key), f"is for servers with {needs}", node.entries[key])
+    return values | {"folder": reading.base} if "command" in values else values
+
+
+def _variable(text: str) -> str:
+    if not text.isascii() or not text.isidentifier():
+        raise ValueError("is no name of an environment variable")
+    return text
 
 
 MCP_SERVER = Section(
@@ -256,6 +272,9 @@ MCP_SERVER = Section(
     (
         Field("command", Listing(TEXT, least=1), "the program and its arguments"),
         Field("url", URL, "where the server listens"),
+        Field("tools", Listing(TEXT), "the only tools of it that may be used, by its own names", default="all"),
+        Field("env", Table("variable", HEADER_VALUE, _variable), "environment of the command beside PATH and HOME; it sees no other variable"),
+        Field("headers", Table("header", HEADER_VALUE, header_name, drop_empty=True), "headers of every request to the URL"),
     ),
     adapt=_one_way_in,
     named=True,

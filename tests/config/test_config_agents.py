@@ -54,6 +54,9 @@ def test_a_model_is_whatever_a_request_may_name(model: str) -> None:
         ),
         ("pattern: react, model: smart, mcp: {m: {command: [a], url: http://b}}", "agents.x.mcp.m: an MCP server has either command or url"),
         ("pattern: react, model: smart, mcp: {m: {}}", "agents.x.mcp.m: an MCP server has either command or url"),
+        ("pattern: react, model: smart, mcp: {m: {command: [a], headers: {A: b}}}", "agents.x.mcp.m.headers: is for servers with url"),
+        ("pattern: react, model: smart, mcp: {m: {url: http://b, env: {A: b}}}", "agents.x.mcp.m.env: is for servers with command"),
+        ("pattern: react, model: smart, mcp: {m: {command: [a], env: {1A: b}}}", 'agents.x.mcp.m.env.1A: "1A" is no name of an environment variable'),
         ("pattern: react, model: smart, options: {prompts: {plan: p}}", "agents.x.options.prompts.plan: pattern react has no prompt plan; it has: system"),
         (
             "pattern: react, model: smart, options: {prompts: {sistem: p}}",

@@ -68,7 +68,7 @@ class Tool:
 
     name: str = ""
     description: str = ""
-    repeat: ClassVar[str] = "safe"
+    repeat: str = "safe"
     pure: ClassVar[bool] = False
 
     def get_parameters(self) -> list[ToolParameter]:
