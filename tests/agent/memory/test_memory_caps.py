@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_histories import bounded
 
 from gateway.agent.memory.caps import cap_batch, cap_output, cap_tokens, cap_turn, share, turn_budget
 from gateway.agent.memory.tokens import text_tokens
@@ -37,6 +38,7 @@ def test_the_limit_counts_characters_not_bytes() -> None:
     assert len(cap_output("汉" * 24_001)) <= 24_000
 
 
+@bounded
 @given(texts, st.integers(0, 300))
 def test_a_capped_output_is_never_longer_than_the_limit_and_capping_it_again_changes_nothing(text: str, limit: int) -> None:
     out = cap_output(text, limit)
@@ -44,6 +46,7 @@ def test_a_capped_output_is_never_longer_than_the_limit_and_capping_it_again_cha
     assert cap_output(out, limit) == out
 
 
+@bounded
 @given(texts, st.integers(0, 100))
 def test_a_text_capped_by_tokens_fits(text: str, tokens: int) -> None:
     assert text_tokens(cap_tokens(text, tokens)) <= tokens
@@ -62,6 +65,7 @@ def test_a_budget_is_shared_fairly_and_the_rest_goes_to_the_newest() -> None:
     assert share([7, 7, 7], 2) == [0, 1, 1]
 
 
+@bounded
 @given(st.lists(st.integers(0, 1_000), max_size=8), st.integers(0, 3_000))
 def test_a_share_wastes_nothing_and_gives_nobody_more_than_it_wants(wants: list[int], budget: int) -> None:
     given_ = share(wants, budget)
