@@ -64,12 +64,19 @@ class Tool:
             is then unknown to the model) or `ask` (a person decides)
     pure    a call changes nothing but `context.session`, and the same calls in the same order
             always do it in the same way: a run that is gone through again makes them again
+    aliases names under which models call it too; the one in `name` is advertised
+    lenient it reads the arguments as the model wrote them and itself says what is wrong: nobody
+            validates or repairs them before the call, and what is no JSON object comes as text
+    annotations  hints for clients of an MCP server that offers it
     """
 
     name: str = ""
     description: str = ""
     repeat: str = "safe"
     pure: ClassVar[bool] = False
+    aliases: ClassVar[tuple[str, ...]] = ()
+    lenient: ClassVar[bool] = False
+    annotations: ClassVar[Json] = {}
 
     def get_parameters(self) -> list[ToolParameter]:
         """What `run` takes, one entry per parameter."""
