@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from gateway.agent.tools.threads import in_thread
 from gateway.chat import Json, dumps
 
 
@@ -106,7 +106,7 @@ class Tool:
         if inspect.iscoroutinefunction(self.run):
             value = await self.run(arguments)
         else:
-            value = await asyncio.to_thread(self.run, arguments)
+            value = await in_thread(self.run, arguments)
         return observation(value)
 
 
