@@ -125,10 +125,8 @@ class _Turn:
         context = self._context_of(call)
         try:
             seen = await self._within_time(tool, _arguments(tool, call.arguments), context)
-        except BadArguments as fault:
-            return _error(str(fault))
         except Exception as error:
-            return _error(_words(error, self._secrets))
+            return failed(error, self._secrets)
         text = seen.text if seen.text.isascii() else seen.text.encode("utf-8", "replace").decode()  # half a pair of surrogates has no JSON form
         text = cap_output(text)
         return seen if text == seen.text else replace(seen, text=text)
@@ -159,18 +157,18 @@ async def _end(tasks: Sequence[asyncio.Task[Any]], grace: float) -> None:
     open_ = [task for task in tasks if not task.done()]
     for task in open_:
         task.cancel()
-    if not open_:
-        return
-    ended, stubborn = await asyncio.wait(open_, timeout=grace)
-    for task in ended:
-        if not task.cancelled():
-            task.exception()  # looked at, so that nobody warns of it
-    for task in stubborn:
-        _left.add(task)
-        task.add_done_callback(_forget)
+    if open_:
+        await asyncio.wait(open_, timeout=grace)
+    for task in tasks:
+        if task.done():
+            _forget(task)
+        else:
+            _left.add(task)
+            task.add_done_callback(_forget)
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
+    """Look at how it ended, so that nobody warns of an exception that was never looked at."""
     _left.discard(task)
     if not task.cancelled():
         task.exception()
@@ -185,14 +183,15 @@ def _arguments(tool: Tool, raw: str | Mapping[str, Any]) -> Any:
         return raw
 
 
+def failed(error: BaseException, secrets: Sequence[str] = ()) -> Observation:
+    """What a model is told of an exception: its class and message on one line, without secrets and traceback."""
+    if isinstance(error, BadArguments):
+        return _error(str(error))
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    name, message = type(error).__name__, quote(str(error), secrets)
+    return _error(f"{name}: {message}" if message else name)
+
+
 def _error(text: str) -> Observation:
     return Observation(f"Error: {text}", ok=False)
-
-
-def _words(error: BaseException, secrets: Sequence[str]) -> str:
-    """Class and message of an exception on one line, without secrets and traceback."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
-    name = type(error).__name__
-    message = quote(str(error), secrets)
-    return f"{name}: {message}" if message else name

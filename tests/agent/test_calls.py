@@ -16,6 +16,8 @@ from gateway.agent.calls import CANCELLED, NOT_STARTED, call_all
 from gateway.agent.memory.tokens import text_tokens
 from gateway.agent.tools import Context, Observation, Tool
 from gateway.agent.tools.registry import Registry
+from gateway.agent.tools.thinking import SequentialThinking
+from gateway.chat import loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +267,20 @@ async def test_what_a_lenient_tool_gets_is_what_the_model_wrote_t6() -> None:
 
     wanted = [Call("0", "lenient", '{"n": "1"}'), Call("1", "lenient", '{"n": '), Call("2", "lenient", "")]
     assert [one.text for one in await made(wanted, Lenient())] == ["{'n': '1'}", "'{\"n\": '", "{}"]
+
+
+async def test_the_thinking_tool_answers_for_its_own_arguments_t6_t30() -> None:
+    session: dict[str, Any] = {}
+    wanted = [
+        Call("0", "thinking", '{"thought": "a", "nextThoughtNeeded": "true"}'),
+        Call("1", "sequential_thinking", '{"thought": '),
+        Call("2", "sequential_thinking", ""),
+    ]
+    seen = await call_all(wanted, Registry([SequentialThinking()]), lambda call: Context(call_id=call.id, session=session))
+    results = [loads(one.text) for one in seen]
+    assert [result["success"] for result in results] == [True, False, False]
+    assert results[0]["data"]["thought_number"] == 1
+    assert all(result["error"] for result in results[1:])
 
 
 async def test_each_call_gets_its_own_context() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any, ClassVar
 
@@ -9,7 +10,9 @@ import pytest
 
 from gateway.agent.arguments import BadArguments
 from gateway.agent.tools import Context, Observation, Tool, ToolParameter
+from gateway.agent.tools.chain import ToolChain
 from gateway.agent.tools.function import FunctionTool
+from gateway.agent.tools.pool import Pool
 from gateway.agent.tools.registry import NO_TOOLS, Registry
 from gateway.chat import dumps
 
@@ -165,3 +168,79 @@ async def test_what_a_tool_raises_is_raised() -> None:
 
     with pytest.raises(LookupError):
         await Registry([fails]).execute("fails")
+
+
+# ---- chain and pool ----
+
+
+async def test_a_chain_gives_each_step_what_the_ones_before_found_h16() -> None:
+    chain = ToolChain("twice").step("echo", "{input}!", "first").step("echo", {"input": "{first} and {input}"}, "second")
+    assert await chain.execute(Registry([Echo()]), "hi {x}") == "echo echo hi {x}! and hi {x}"
+
+
+async def test_a_chain_knows_its_faults_before_it_runs_h16() -> None:
+    ran: list[str] = []
+    chain = ToolChain("c").step("note", "{input}", "a").step("gone", "{a}", "b")
+    with pytest.raises(ValueError, match='no tool "gone"'):
+        await chain.execute(Registry([FunctionTool(lambda q: ran.append(q), name="note")]), "x")
+    assert ran == []
+    with pytest.raises(ValueError, match=r'step 2: there is no {frist}; did you mean "first"\?'):
+        ToolChain("c").step("echo", "{input}", "first").step("echo", "{frist}", "b")
+    with pytest.raises(ValueError, match="has no steps"):
+        await ToolChain("c").execute(Registry(), "x")
+
+
+async def test_values_in_a_json_step_need_no_escapes_h16() -> None:
+    chain = ToolChain("c").step("echo", '{"input": "<{input}>"}', "a")
+    assert await chain.execute(Registry([Echo()]), 'say "hi"\n') == 'echo <say "hi"\n>'
+
+
+async def test_a_pool_runs_four_at_a_time_and_keeps_the_order_h17() -> None:
+    now, most = 0, 0
+
+    async def counted(n: int) -> int:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.02 if n == 0 else 0.005)
+        now -= 1
+        return n
+
+    async with Pool(Registry([counted, Echo()])) as pool:
+        seen = await pool.execute_all([*(("counted", {"n": n}) for n in range(9)), ("echo", "hi")])
+    assert [one.text for one in seen] == [*map(str, range(9)), "echo hi"]
+    assert most == 4
+
+
+async def test_a_pool_refuses_unknown_tools_and_shows_failures_in_their_place_h17() -> None:
+    def fails() -> None:
+        raise LookupError("no")
+
+    async with Pool(Registry([fails, Echo()])) as pool:
+        with pytest.raises(ValueError, match='no tool "gone"'):
+            await pool.execute_all([("echo", "x"), ("gone", None)])
+        with pytest.raises(ValueError, match='no tool "gone"'):
+            await pool.execute("gone")
+        with pytest.raises(LookupError):
+            await pool.execute("fails")
+        seen = await pool.execute_all([("fails", None), ("echo", {}), ("echo", "x")])
+    assert [one.ok for one in seen] == [False, False, True]
+    assert seen[0].text == "Error: LookupError: no"
+    assert seen[1].text.startswith('Error: missing field: "input"')
+
+
+async def test_a_closed_pool_has_no_call_running_and_takes_none_h17() -> None:
+    done: list[int] = []
+
+    async def late() -> None:
+        await asyncio.sleep(0.02)
+        done.append(1)
+
+    pool = Pool(Registry([late]))
+    task = asyncio.create_task(pool.execute("late"))
+    await asyncio.sleep(0)
+    await pool.close()
+    assert done == [1]
+    with pytest.raises(RuntimeError, match="closed"):
+        await pool.execute("late")
+    await task
