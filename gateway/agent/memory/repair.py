@@ -75,7 +75,7 @@ class _Repair:
             try:
                 dumps(message)
             except ValueError:
-                message = _encodable(message)
+                message = encodable(message)
                 self.done["broken characters"] += 1
             message = self._content(message)
             if "tool_calls" in message or "function_call" in message:
@@ -239,7 +239,7 @@ def object_text(arguments: Any) -> str:
         pass
     try:
         value: Any = json_repair.loads(arguments)
-        return dumps(_encodable(value)).decode() if isinstance(value, dict) else "{}"
+        return dumps(encodable(value)).decode() if isinstance(value, dict) else "{}"
     except (ValueError, RecursionError):
         return "{}"
 
@@ -292,12 +292,12 @@ def _json_text(value: Any) -> str:
     return "" if value is None else dumps(value).decode()
 
 
-def _encodable(value: Any) -> Any:
+def encodable(value: Any) -> Any:
     """The same with U+FFFD for halves of surrogate pairs, and text for what has no JSON form."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_encodable(str(name)): _encodable(one) for name, one in value.items()}
+        return {encodable(str(name)): encodable(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_encodable(one) for one in value]
+        return [encodable(one) for one in value]
     return value if value is None or isinstance(value, bool | int | float) else str(value)
