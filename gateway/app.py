@@ -31,8 +31,8 @@ from gateway.dialects.responses import Stored
 from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
 from gateway.keys import Ledger
-from gateway.routing import Fleet, Router
-from gateway.store import open_store
+from gateway.routing import Cache, Fleet, Router, SharedAnswers, SharedRests
+from gateway.store import Shared, open_store
 from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
 from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_mock, choose, local_is_installed
 
@@ -60,12 +60,16 @@ class Gateway:
         self._connect = connect or Connections().get
         self._telemetry = telemetry or Telemetry()
         self._fleet = Fleet({})
-        self._memory = Memory()
+        self._workers = workers
         self._stored = Stored()
-        self.ledger = Ledger(self._telemetry.usage_dropped, workers)
         self._providers: dict[str, Provider] = {}
         self._fault: str | None = None
         self.config = read()
+        self.shared = self._share(self.config, workers)
+        self._memory = Memory(shared=self.shared)
+        self.ledger = Ledger(self._telemetry.usage_dropped, workers, self.shared)
+        if self.ledger.door is not None:
+            self.ledger.door.alone = self._telemetry.decided_alone
         self.state = self._build(self.config)
         self._declare(self.config)
         self.asgi: ASGIApp = api.build(lambda: self.state, self._lifespan, self.config.server.cors)
@@ -77,6 +81,8 @@ class Gateway:
             fresh = self._read()
             if fresh.store != self.config.store:
                 raise ConfigError([fresh.fault("store", "another store takes a restart")], fresh.file)
+            if fresh.shared != self.config.shared:
+                raise ConfigError([fresh.fault("shared", "another shared state takes a restart")], fresh.file)
             state = self._build(fresh)
         except ConfigError as error:
             self._fault = str(error)
@@ -91,6 +97,13 @@ class Gateway:
             log.info("config reloaded from %s", fresh.file)
         self._telemetry.reload(self._fault is None)
         return self._fault is None
+
+    def reload_all(self) -> bool:
+        """The same in every process that shares its state with this one."""
+        done = self.reload()
+        if self.shared is not None:
+            self.shared.call_reload()
+        return done
 
     def current(self) -> tuple[config.Config, str | None]:
         """The config in use, and why the last reload failed."""
@@ -107,6 +120,21 @@ class Gateway:
     def _declare(self, conf: config.Config) -> None:
         self.ledger.authority.declare(conf.keys, conf.teams)
         self.ledger.retention = conf.retention.requests
+        if self.shared is not None:
+            self.shared.revision = config.revision(conf)
+
+    def _share(self, conf: config.Config, workers: int) -> Shared | None:
+        """What this process shares with others; health is known to all, and each sends its part of what providers allow."""
+        if conf.shared is None:
+            return None
+        try:
+            shared = Shared(conf.shared, workers)
+        except ValueError as error:
+            raise ConfigError([conf.fault("shared", str(error))], conf.file) from None
+        SharedRests(shared, self._fleet.health)
+        shared.resized.append(lambda processes: self._fleet.divide(processes))
+        shared.reloads.append(self.reload)
+        return shared
 
     def _build(self, conf: config.Config) -> api.State:
         loader = Loader([conf.adapters_dir, builtin_folder()], conf.hook_budget)
@@ -118,7 +146,8 @@ class Gateway:
                 provider.lessons = old.lessons
         self._providers = providers
         urls = {name: provider.base_url() or "" for name, provider in providers.items()}
-        fleet = self._fleet = Fleet(conf.providers, urls, self._fleet)
+        processes = self.shared.processes if self.shared is not None else self._workers
+        fleet = self._fleet = Fleet(conf.providers, urls, self._fleet, processes)
         router = Router(conf.models, providers, fleet, self._telemetry)
         return api.State(
             server=server,
@@ -132,12 +161,16 @@ class Gateway:
             stored=self._stored,
             ledger=self.ledger,
             price=fleet.prices.of,
+            cache=Cache(shared=SharedAnswers(self.shared, config.revision(conf)) if self.shared is not None else None),
         )
 
     def _ready(self, loader: Loader) -> tuple[bool, dict[str, Any]]:
         providers: dict[str, Any] = {"resting": self.state.health.resting(), "learned": self._learned()}
         store = {"error": self.ledger.fault or self.ledger.usage.failing, "waiting": len(self.ledger.usage)}
         parts: dict[str, Any] = {"config": {"file": self.config.file, "error": self._fault}, "store": store, "providers": providers}
+        parts["shared"] = self.shared.state() if self.shared is not None else {"state": "off", "processes": self._workers}
+        if (processes := parts["shared"]["processes"]) > 1 and parts["shared"]["state"] != "up":
+            parts["shared"]["limits"] = f"each of {processes} processes lets in its part of every limit"
         if loader.faults:
             parts["adapters"] = {"errors": {str(Path(path).name): why for path, why in loader.faults.items()}}
         return True, parts
@@ -154,6 +187,8 @@ class Gateway:
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[dict[str, Any]]:
         loop = asyncio.get_running_loop()
         await self.ledger.open(await open_store(self.config.store, self.config.base))
+        if self.shared is not None:
+            await self.shared.open()
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread, or no such signal here
             loop.add_signal_handler(signal.SIGHUP, self.reload)
         watcher = loop.create_task(self._follow(self._watch)) if self._watch else None
@@ -165,6 +200,8 @@ class Gateway:
         await prices.stop()
         await asyncio.gather(*(p.aclose() for p in self.state.router.providers.values()))
         await self.ledger.close()
+        if self.shared is not None:
+            await self.shared.aclose()
 
     async def _follow(self, file: Path) -> None:
         async for changes in watchfiles.awatch(file.parent, recursive=False):
@@ -248,9 +285,15 @@ def secrets_of(conf: config.Config) -> tuple[str, ...]:
     found += [provider.http.proxy for provider in conf.providers.values() if provider.http.proxy]
     found += [key.reveal() for key in conf.server.keys]
     found += [key.key.reveal() for key in conf.keys.values()]
+    found += [password for url in (conf.store, conf.shared or "") if len(password := password_of(url)) >= 6]
     if conf.server.admin_key:
         found.append(conf.server.admin_key.reveal())
     return tuple(secret for secret in found if secret)
+
+
+def password_of(url: str) -> str:
+    """The password in a URL, as it stands there; none: empty."""
+    return url.partition("://")[2].rpartition("@")[0].partition(":")[2]
 
 
 def known_providers(loader: Loader) -> list[tuple[str, str, str]]:

@@ -47,7 +47,10 @@ class Telemetry:
         self._reloads = Counter("thinkgate_config_reloads", "Config reloads, by result.", ("result",), registry=into)
         self._dropped = Counter("thinkgate_usage_dropped", "Records of requests that the store did not take in time.", registry=into)
         self._learned = Gauge("thinkgate_learned", "Refusals that are prevented by now, by provider and class.", ("provider", "class"), registry=into)
+        self._shared = Gauge("thinkgate_shared_up", "Whether the shared state (Redis or Valkey) answers; absent where none is configured.", registry=None)
+        self._alone = Counter("thinkgate_limits_local", "Requests let in or refused by this process alone, because the shared state was away.", registry=into)
         self.in_flight = Gauge("thinkgate_in_flight", "Requests being served now.", registry=into)
+        self._shares = False
         # labels() costs more than the count itself: the bound children are kept
         self._counts: dict[tuple[Counter, tuple[str, ...]], Counter] = {}
         self._times: dict[tuple[Histogram, str], Histogram] = {}
@@ -76,6 +79,19 @@ class Telemetry:
         self._learned.clear()
         for labels, count in counts.items():
             self._learned.labels(*labels).set(count)
+
+    def shared(self, up: bool | None) -> None:
+        """Whether the shared state is there; None: there is none to be there."""
+        if up is None:
+            return
+        if not self._shares:
+            self.registry.register(self._shared)
+            self._shares = True
+        self._shared.set(up)
+
+    def decided_alone(self) -> None:
+        """The shared state was away when a request was let in or refused."""
+        self._alone.inc()
 
     def usage_dropped(self, count: int) -> None:
         """The store was too slow for too long: this many records of requests are lost."""

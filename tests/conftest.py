@@ -4,13 +4,16 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from upstream_double import Upstream
+
+if TYPE_CHECKING:
+    from servers import Postgres, Valkey
 
 _LOOPBACK = ("127.", "::1", "localhost")
 
@@ -41,3 +44,21 @@ async def a() -> AsyncIterator[Upstream]:
 async def b() -> AsyncIterator[Upstream]:
     async with Upstream() as upstream:
         yield upstream
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    from servers import Postgres
+
+    server = Postgres()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[Valkey]:
+    from servers import Valkey
+
+    server = Valkey()
+    yield server
+    server.close()

@@ -44,6 +44,7 @@ class Adapter:
     models    per-model sections, frozen JSON data, read by gateway.adapters.rules
     options   declared options with their defaults, frozen JSON data
     thinking  the declared thinking rule, frozen JSON data, read by gateway.adapters.rules
+    digest    of the file's bytes: equal in every process that has the same file
     """
 
     name: str
@@ -60,6 +61,7 @@ class Adapter:
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     thinking: Mapping[str, Any] | None = None
     hooks: Mapping[str, Hook] = field(default_factory=lambda: MappingProxyType({}))
+    digest: str = ""
 
 
 class Context:
@@ -154,9 +156,10 @@ class Hooks:
     hook. The time spent is added to `ctx.seconds`.
     """
 
-    __slots__ = ("_by_name", "_files", "adapter")
+    __slots__ = ("_by_name", "_files", "adapter", "digest")
 
     def __init__(self, adapter: Adapter, extras: Sequence[Adapter] = ()) -> None:
+        self.digest = " ".join([file.digest for file in (adapter, *extras)])
         self.adapter = adapter
         self._files = (adapter, *extras)
         self._by_name = {name: tuple((file, file.hooks[name]) for file in self._files if name in file.hooks) for name in HOOKS}

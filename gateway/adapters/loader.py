@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -130,14 +131,14 @@ def load(path: Path, budget: HookBudget, *, hooks_only: bool = False) -> Adapter
     shown = display(path)
     if path.suffix == ".py":
         python = PythonFile(shown, path, source)
-        return _adapter(path, "python", python, hooks_only)
+        return _adapter(path, "python", python, source, hooks_only)
     shown = lua_name(shown)
     try:
         text = source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = source[: error.start].count(b"\n") + 1
         raise AdapterError(f"{shown}:{line}: not UTF-8 text") from None
-    return _adapter(path, "lua", LuaFile(shown, text, budget), hooks_only)
+    return _adapter(path, "lua", LuaFile(shown, text, budget), source, hooks_only)
 
 
 def check_options(adapter: Adapter, options: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -162,12 +163,12 @@ def builtin_folder() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "adapters"
 
 
-def _adapter(path: Path, language: str, file: LuaFile | PythonFile, hooks_only: bool) -> Adapter:
+def _adapter(path: Path, language: str, file: LuaFile | PythonFile, source: bytes, hooks_only: bool) -> Adapter:
     for fault in (*_unknown_names(file), *(_stray_data(file) if hooks_only else _data_faults(file.data))):
         raise AdapterError(f"{file.name}: {fault}")
     data = {key: freeze(value) for key, value in file.data.items() if value is not None}
     hooks = MappingProxyType({name: file.hook(name) for name in HOOKS if name in file.lines})
-    return Adapter(name=path.stem, path=path, language=language, hooks=hooks, **data)
+    return Adapter(name=path.stem, path=path, language=language, hooks=hooks, digest=sha256(source).hexdigest(), **data)
 
 
 def _unknown_names(file: LuaFile | PythonFile) -> Iterator[str]:

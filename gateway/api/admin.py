@@ -49,8 +49,9 @@ async def settings(web: Web) -> Response:
 
 
 async def reload(web: Web) -> Response:
+    """Read the config again, here and in every other process that can be told."""
     state = visit_of(web).state
-    ok = state.control.reload()
+    ok = state.control.reload_all()
     _, error = state.control.current()
     return json_response(web, {"reloaded": ok, "error": error}, 200 if ok else 409)
 
@@ -67,4 +68,7 @@ def masked(value: Any, name: str = "") -> Any:
         return [masked(item) for item in value]
     if isinstance(value, Path | date):
         return str(value)
+    if name in ("store", "shared") and isinstance(value, str):
+        scheme, _, rest = value.partition("://")
+        return value if scheme == "sqlite" else f"{scheme}://***@{rest.rpartition('@')[2].partition('?')[0]}"
     return "***" if name == "proxy" and value else value

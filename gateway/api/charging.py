@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from gateway.api.headers import Headers
 from gateway.api.state import Visit
 from gateway.chat import Json, Record, Request
 from gateway.errors import ClientGone, GatewayError
-from gateway.keys import Holder
+from gateway.keys import Holder, Left
 from gateway.routing.bounds import expected_tokens
 from gateway.store import RequestRow
 from gateway.telemetry import token_counts
@@ -27,12 +28,20 @@ async def admit(visit: Visit, request: Request) -> None:
     holder = visit.holder
     if holder is None:
         return
+    ledger = visit.state.ledger
     if holder.spends:
-        await visit.state.ledger.usage.refresh(holder.accounts)
+        await ledger.usage.refresh(holder.accounts)
+    tokens = expected_tokens(request) if holder.counts_tokens else 0
+    if ledger.door is not None:
+        visit.admission, refusal, left = await ledger.door.admit(holder, tokens)
+        visit.extra += limit_headers(left)
+        if refusal is not None:
+            raise refusal
+        return
     try:
-        visit.admission = holder.admit(expected_tokens(request) if holder.counts_tokens else 0)
+        visit.admission = holder.admit(tokens)
     finally:
-        visit.extra += limit_headers(holder)
+        visit.extra += limit_headers(holder.left())
 
 
 def settle(visit: Visit, status: int, failed: GatewayError | None) -> None:
@@ -113,10 +122,10 @@ def _charge_more(visit: Visit, told: Json | None, usage: Json) -> None:
         record.cost = (record.cost or 0.0) + max(0.0, rates.cost(usage) - (rates.cost(told) if told else 0.0))
 
 
-def limit_headers(holder: Holder) -> Headers:
-    """`x-ratelimit-*` for every limit that the key or its team has."""
+def limit_headers(lefts: Iterable[Left]) -> Headers:
+    """`x-ratelimit-*` for what is left of the limits of a key and its team."""
     headers: Headers = []
-    for left in holder.left():
+    for left in lefts:
         kind = left.kind.encode("ascii")
         headers.append((b"x-ratelimit-limit-" + kind, b"%d" % left.limit))
         headers.append((b"x-ratelimit-remaining-" + kind, b"%d" % left.remaining))

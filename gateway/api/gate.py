@@ -15,6 +15,7 @@ from gateway.api.charging import identify
 from gateway.api.state import State, Visit
 from gateway.chat import Record
 from gateway.errors import GatewayError, InvalidRequest
+from gateway.keys import Holder, UnknownKey
 
 log = logging.getLogger("thinkgate")
 
@@ -59,7 +60,7 @@ class Gate:
             if path.startswith("/admin"):
                 state.auth.check_admin(headers, client, scope.get("query_string", b""))
             elif not is_open(path, client):
-                visit.holder = state.auth.check(headers, client, scope.get("query_string", b""))
+                visit.holder = await holder(state, headers, client, scope.get("query_string", b""))
                 identify(record, visit.holder)
             if b"upgrade" in headers and headers[b"upgrade"].lower() == b"websocket":
                 raise UpgradeRequired("WebSocket is not served here; use HTTP")
@@ -68,6 +69,16 @@ class Gate:
             await send_error(send, record, error, [])
             return
         await self._direct.get(scope["path"], self._app)(scope, receive, send)
+
+
+async def holder(state: State, headers: dict[bytes, bytes], client: str | None, query: bytes) -> Holder | None:
+    """Who asks. A key that nobody knows may have been made on another replica a moment ago, so the store is asked before it is refused."""
+    try:
+        return state.auth.check(headers, client, query)
+    except UnknownKey:
+        if not await state.ledger.seek():
+            raise
+    return state.auth.check(headers, client, query)
 
 
 def request_id(headers: dict[bytes, bytes]) -> str:

@@ -87,6 +87,8 @@ async def metrics(web: Web) -> Response:
     visit = visit_of(web)
     providers = visit.state.router.providers.items()
     visit.state.telemetry.learned(Counter((name, kind.partition(":")[0]) for name, provider in providers for _, kind in provider.lessons))
+    shared = visit.state.ledger.shared
+    visit.state.telemetry.shared(shared.up if shared is not None else None)
     return Response(visit.state.telemetry.expose(), media_type="text/plain; version=0.0.4", headers={"x-request-id": visit.record.id})
 
 

@@ -26,7 +26,9 @@ class Control(Protocol):
         """The config in use, and why the last reload failed."""
         ...
 
-    def reload(self) -> bool: ...
+    def reload_all(self) -> bool:
+        """Read the config again, and have the other processes do so; whether this one could."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

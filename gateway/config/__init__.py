@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway.config.agents import Agent
 from gateway.config.build import embedded, load, parse
 from gateway.config.fields import suggest
+from gateway.config.revision import revision
 from gateway.config.schema import Row, reference, schema
 from gateway.config.starter import Known, starter
 from gateway.config.values import (
@@ -56,6 +57,7 @@ __all__ = [
     "matched",
     "parse",
     "reference",
+    "revision",
     "schema",
     "starter",
     "suggest",

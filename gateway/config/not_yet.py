@@ -24,7 +24,6 @@ class Later:
 
 NOT_YET = (
     Later("agents"),
-    Later("shared"),
     Later("retention.runs"),
 )
 

@@ -118,6 +118,12 @@ class Limits:
     rpm: int | None = None
     tpm: int | None = None
 
+    def part(self, processes: int) -> Limits:
+        """What one of so many processes may let in when each counts for itself: at least 1 of each."""
+        if processes <= 1:
+            return self
+        return Limits(*(None if limit is None else max(1, limit // processes) for limit in (self.concurrency, self.rpm, self.tpm)))
+
 
 @dataclass(frozen=True, slots=True)
 class Http:

@@ -1,10 +1,11 @@
 """Virtual keys: who a client is, what it may use, what it used."""
 
-from gateway.keys.authority import Account, Admission, Authority, Holder, ModelNotAllowed, file_id, first_id, new_secret
+from gateway.keys.authority import Account, Admission, Authority, Holder, ModelNotAllowed, UnknownKey, file_id, first_id, new_secret
 from gateway.keys.budgets import BudgetSpent, Charge, Purse
 from gateway.keys.issuing import FIELDS, OVERLAP, PERIODS, issue, newest, public, revoke, rotate, shown, terms
 from gateway.keys.ledger import Ledger
 from gateway.keys.limits import Left, Meter, Window
+from gateway.keys.sharing import SharedDoor
 from gateway.keys.usage import Usage
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "Meter",
     "ModelNotAllowed",
     "Purse",
+    "SharedDoor",
+    "UnknownKey",
     "Usage",
     "Window",
     "file_id",

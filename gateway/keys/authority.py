@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from gateway.config import Budget, Key, Limits, Team
 from gateway.errors import Forbidden, GatewayError, Unauthorized
 from gateway.keys.budgets import Charge, Purse
-from gateway.keys.limits import Left, Meter, Share
+from gateway.keys.limits import NO_LIMITS, Left, Meter, Share, scarcest
 from gateway.store import KeyRow
 
 
@@ -29,25 +29,39 @@ class ModelNotAllowed(Forbidden):
     code, param = "model_not_allowed", "model"
 
 
-class Account:
-    """One key or team: what it may use, and what is used of that. `id` is `team:NAME` for a team."""
+class UnknownKey(Unauthorized):
+    """Nobody's key, as far as this process knows."""
 
-    __slots__ = ("_models", "id", "is_team", "meter", "name", "purse")
+
+class Account:
+    """One key or team: what it may use, and what is used of that. `id` is `team:NAME` for a team.
+
+    `limits` are what all processes together may let in; `meter` counts what this one does, and
+    has its part of them.
+    """
+
+    __slots__ = ("_models", "id", "is_team", "limits", "meter", "name", "purse")
 
     def __init__(self, id: str, name: str, owner: str) -> None:
         self.id = id
         self.name = name
         self.is_team = id.startswith("team:")
+        self.limits = NO_LIMITS
         self.meter = Meter(owner)
         self.purse = Purse(owner)
         self._models: Callable[[str], object] | None = None
 
-    def set(self, models: Sequence[str], limits: Limits, budget: Budget | None) -> None:
+    def set(self, models: Sequence[str], limits: Limits, budget: Budget | None, processes: int = 1) -> None:
         """What it may use from now on; no models: all."""
-        self.meter.limits = limits
+        self.limits = limits
+        self.divide(processes)
         if budget != self.purse.budget:
             self.purse.set(budget)
         self._models = re.compile("|".join(fnmatch.translate(glob) for glob in models)).match if models else None
+
+    def divide(self, processes: int) -> None:
+        """One process's part of the limits, at least 1 of each."""
+        self.meter.limits = self.limits.part(processes)
 
     def allows(self, model: str) -> bool:
         return self._models is None or self._models(model) is not None
@@ -91,7 +105,16 @@ class Holder:
             refusal: GatewayError | None = account.purse.refusal(today) or account.meter.refusal(tokens, now)
             if refusal is not None:
                 raise refusal
+        return self.take(tokens, now, today)
+
+    def take(self, tokens: int, now: float, today: float) -> Admission:
+        """A place for one request that others have let in: it is counted here too."""
         return Admission(self, [account.meter.take(tokens, now) for account in self.accounts], today)
+
+    @property
+    def bound(self) -> bool:
+        """Whether any limit or budget holds."""
+        return any([account.limits != NO_LIMITS or account.purse.budget is not None for account in self.accounts])
 
     @property
     def counts_tokens(self) -> bool:
@@ -106,23 +129,22 @@ class Holder:
     def left(self) -> list[Left]:
         """What is left of the limits by the minute: the scarcer of the key's and the team's, for requests and for tokens."""
         now = time.monotonic()
-        found: dict[str, Left] = {}
-        for account in self.accounts:
-            for left in account.meter.left(now):
-                if left.kind not in found or left.remaining < found[left.kind].remaining:
-                    found[left.kind] = left
-        return list(found.values())
+        return scarcest([left for account in self.accounts for left in account.meter.left(now)])
 
 
 class Admission:
-    """What one request holds of its key's and its team's limits, from `Holder.admit` to `settle`."""
+    """What one request holds of its key's and its team's limits, from `Holder.admit` to `settle`.
 
-    __slots__ = ("_at", "_holder", "_shares")
+    `told` is called with it, the tokens and the charges when it is over: others count too.
+    """
+
+    __slots__ = ("_at", "_holder", "_shares", "told")
 
     def __init__(self, holder: Holder, shares: list[Share], at: float) -> None:
         self._holder = holder
         self._shares = shares
         self._at = at
+        self.told: Callable[[int, list[Charge]], None] | None = None
 
     def settle(self, tokens: int, usd: float) -> list[Charge]:
         """The request is over: what it used and cost. Gives the charges that the store must still learn of; nothing when called again."""
@@ -132,17 +154,20 @@ class Admission:
         now = time.monotonic()
         for share in shares:
             share.meter.give_back(share, tokens, now)
-        return [charge for account in self._holder.accounts if (charge := account.purse.charge(usd, self._at)) is not None]
+        charges = [charge for account in self._holder.accounts if (charge := account.purse.charge(usd, self._at)) is not None]
+        if self.told is not None:
+            self.told(tokens, charges)
+        return charges
 
 
 class Authority:
     """All keys. `declare` takes the file's, `learn` the store's; `identify` is asked by every request.
 
-    `workers` processes count each for itself, so each has its part of every limit.
+    `processes` count each for itself, so each has its part of every limit.
     """
 
-    def __init__(self, workers: int = 1) -> None:
-        self._workers = workers
+    def __init__(self, processes: int = 1) -> None:
+        self.processes = processes
         self.pepper = secrets.token_bytes(32)
         """digests are made with it; the store's, once that is open"""
         self._declared: tuple[Mapping[str, Key], Mapping[str, Team]] = ({}, {})
@@ -172,7 +197,7 @@ class Authority:
         """Whose secret it is. Raises Unauthorized for one that is unknown, revoked or expired."""
         holder = self._holders.get(hmac.digest(self.pepper, secret, "sha256"))
         if holder is None:
-            raise Unauthorized("the API key is not valid here")
+            raise UnknownKey("the API key is not valid here")
         if holder.why is not None:
             raise Unauthorized(holder.why)
         if holder.until is not None and time.time() >= holder.until:
@@ -186,33 +211,32 @@ class Authority:
     def account(self, id: str) -> Account | None:
         return self._accounts.get(id)
 
+    def divide(self, processes: int) -> None:
+        """There are so many processes now."""
+        self.processes = processes
+        for account in self._accounts.values():
+            account.divide(processes)
+
     def _rebuild(self) -> None:
         """All holders anew; accounts keep what was used. One assignment at the end: a request sees the old or the new."""
         keys, teams = self._declared
         accounts: dict[str, Account] = {}
         for team in teams.values():
-            self._take(accounts, f"team:{team.name}", team.name, f'the team "{team.name}"').set(team.models, self._part(team.limits), team.budget)
+            self._take(accounts, f"team:{team.name}", team.name, f'the team "{team.name}"').set(team.models, team.limits, team.budget, self.processes)
         holders: dict[bytes, Holder] = {}
         known = {row.id: row for row in self._rows}
         families = {first_id(row, known): row for row in self._rows}  # the newest secret says what a rotated key may use
         for id, row in families.items():
             account = self._take(accounts, id, row.name, f'the key "{row.name}"')
-            account.set(row.models, self._part(Limits(row.concurrency, row.rpm, row.tpm)), budget_of(row))
+            account.set(row.models, Limits(row.concurrency, row.rpm, row.tpm), budget_of(row), self.processes)
         for row in self._rows:
             holders[row.digest] = _held(row, accounts[first_id(row, known)], accounts)
         for key in keys.values():
             account = self._take(accounts, file_id(key.name), key.name, f'the key "{key.name}"')
-            account.set(key.models, self._part(key.limits), key.budget)
+            account.set(key.models, key.limits, key.budget, self.processes)
             until = datetime(key.expires.year, key.expires.month, key.expires.day, tzinfo=UTC).timestamp() if key.expires else None
             holders[self.digest(key.key.reveal().encode())] = Holder(account, accounts.get(f"team:{key.team}"), until)
         self._accounts, self._holders = accounts, holders
-
-    def _part(self, limits: Limits) -> Limits:
-        """One worker's part of a limit, at least 1."""
-        if self._workers == 1:
-            return limits
-        concurrency, rpm, tpm = (None if limit is None else max(1, limit // self._workers) for limit in (limits.concurrency, limits.rpm, limits.tpm))
-        return Limits(concurrency, rpm, tpm)
 
     def _take(self, into: dict[str, Account], id: str, name: str, owner: str) -> Account:
         account = into[id] = self._accounts.get(id) or Account(id, name, owner)

@@ -72,8 +72,11 @@ class Purse:
         if self.budget is None:
             return None
         self._turn(now)
-        if self.spent < self.budget.usd:
-            return None
+        return self.over() if self.spent >= self.budget.usd else None
+
+    def over(self) -> BudgetSpent:
+        """The refusal of a request where everything is spent."""
+        assert self.budget is not None
         per = "in all" if self.budget.per == "total" else f"per {self.budget.per}"
         when = "" if self._end == NEVER else f"; it begins anew at {datetime.fromtimestamp(self._end, UTC):%Y-%m-%dT%H:%M:%SZ}"
         return BudgetSpent(f"{self.owner} has spent its budget of {self.budget.usd:g} USD {per}{when}")

@@ -9,22 +9,27 @@ from collections.abc import Callable
 
 from gateway.errors import GatewayError
 from gateway.keys.authority import Authority
+from gateway.keys.sharing import SharedDoor
 from gateway.keys.usage import Usage
-from gateway.store import Store
+from gateway.store import Shared, Store, StoreUnavailable
 
 log = logging.getLogger("thinkgate")
 
 LOOK = 0.5
 """seconds between two looks at the store's version of the keys: a revocation is known everywhere within twice that"""
 _PATIENCE = 5.0  # seconds for one look
+_SOON = 0.5  # seconds that a request with a key which is not known waits for one
 _RETAIN = 3600.0  # seconds between two rounds of forgetting old requests
 
 
 class Ledger:
     """`authority` says who may come in, `usage` takes what was used. Works without a store too: then only the file's keys are known."""
 
-    def __init__(self, dropped: Callable[[int], None] = lambda count: None, workers: int = 1) -> None:
-        self.authority = Authority(workers)
+    def __init__(self, dropped: Callable[[int], None] = lambda count: None, processes: int = 1, shared: Shared | None = None) -> None:
+        self.authority = Authority(processes)
+        self.shared = shared
+        self.door = SharedDoor(shared, self.authority) if shared is not None else None
+        """who lets requests in under the limits of their keys, where several processes count together"""
         self.usage = Usage(dropped)
         self.store: Store | None = None
         self.retention: float | None = None
@@ -34,6 +39,8 @@ class Ledger:
         self._version: int | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._looking = asyncio.Lock()
+        self._seeking = asyncio.Lock()
+        self._begun = 0
 
     async def open(self, store: Store) -> None:
         """Take over a store: its keys are known from here on, what is used is written to it. Raises what the store raises."""
@@ -68,6 +75,20 @@ class Ledger:
             self.authority.learn(rows, await store.pepper())
             self._version = version
         await self.usage.read_spent([account for account in self.authority.accounts() if account.purse.budget is not None and not account.purse.known])
+
+    async def seek(self) -> bool:
+        """Whether keys have changed that this process did not know of: one that was made a moment ago elsewhere. StoreUnavailable."""
+        store, before, begun = self.store, self._version, self._begun
+        if store is None:
+            return False
+        try:
+            async with asyncio.timeout(_SOON), self._seeking:
+                if self._begun == begun:  # else somebody else's look began after this one was wanted
+                    self._begun += 1
+                    await self.look()
+        except TimeoutError:
+            raise StoreUnavailable("the key is not known here, and the store does not answer in time") from None
+        return self._version != before
 
     async def _follow(self) -> None:
         while True:

@@ -8,7 +8,7 @@ reserved before the answer is known and settled when it is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gateway.config import Limits
 from gateway.errors import LimitReached
@@ -70,6 +70,14 @@ class Window:
         return max(0.0, self._entries[-1][0] + MINUTE - now) if self._entries else 0.0
 
 
+def reached(owner: str, kind: str, limits: Limits, wait: float) -> LimitReached:
+    """The refusal of a request: `kind` is concurrency, rpm or tpm, `wait` the seconds until it may be let in."""
+    if kind == "concurrency":
+        return LimitReached(f"{owner} is at its limit of {limits.concurrency} requests at a time", retry_after=wait)
+    limit, what = (limits.rpm, "requests") if kind == "rpm" else (limits.tpm, "tokens")
+    return LimitReached(f"{owner} is at its limit of {limit} {what} a minute; free in {wait:.1f} s", retry_after=wait)
+
+
 class Share:
     """What one request holds of a meter, until it is given back."""
 
@@ -100,11 +108,11 @@ class Meter:
         """Why a request that may need so many tokens is not let in; None: it may `take`."""
         limits = self.limits
         if limits.concurrency is not None and self.running >= limits.concurrency:
-            return LimitReached(f"{self.owner} is at its limit of {limits.concurrency} requests at a time", retry_after=BUSY)
+            return reached(self.owner, "concurrency", limits, BUSY)
         if limits.rpm is not None and (wait := self._requests.wait(1, limits.rpm, now)):
-            return LimitReached(f"{self.owner} is at its limit of {limits.rpm} requests a minute; free in {wait:.1f} s", retry_after=wait)
+            return reached(self.owner, "rpm", limits, wait)
         if limits.tpm is not None and (wait := self._tokens.wait(tokens, limits.tpm, now)):
-            return LimitReached(f"{self.owner} is at its limit of {limits.tpm} tokens a minute; free in {wait:.1f} s", retry_after=wait)
+            return reached(self.owner, "tpm", limits, wait)
         return None
 
     def take(self, tokens: int, now: float) -> Share:
@@ -145,3 +153,12 @@ class Left:
         self.limit = limit
         self.remaining = remaining
         self.reset = reset
+
+
+def scarcest(all: Sequence[Left]) -> list[Left]:
+    """Of each kind the one of which least remains."""
+    found: dict[str, Left] = {}
+    for left in all:
+        if left.kind not in found or left.remaining < found[left.kind].remaining:
+            found[left.kind] = left
+    return list(found.values())

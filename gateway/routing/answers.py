@@ -1,4 +1,4 @@
-"""Complete answers, kept for a while: bounded, expiring, and each seen by its tenant alone. They live in this process.
+"""Complete answers, kept for a while: bounded, expiring, and each seen by its tenant alone. They live in this process, and in a shared state if there is one.
 
 An answer is kept in the client's dialect. On chat it is kept plain, whichever way it came, and
 makes a stream again where one is asked for; in other dialects turning one form into the other
@@ -11,9 +11,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 
-from gateway.chat import Chunk, loads
+from gateway.chat import Chunk, dumps, loads
 from gateway.dialects import chat
+from gateway.store import Shared, SharedAway
 
 LARGEST = 4 * 1024 * 1024
 """bytes of one answer"""
@@ -116,3 +118,40 @@ class Answers:
         fullest.forget(now)
         if not fullest.entries:
             del self._shelves[tenant]
+
+
+class SharedAnswers:
+    """The same answers for all processes with this config (`revision`); what is not there, or not to be had, is None."""
+
+    def __init__(self, shared: Shared, revision: str) -> None:
+        self._shared = shared
+        self._revision = revision
+
+    async def get(self, tenant: str, key: bytes, into: Answers) -> Kept | None:
+        """Another process's answer, which is kept here too for as long as it lasts."""
+        try:
+            (found,) = await self._shared.get(self._name(tenant, key))
+        except SharedAway:
+            return None
+        if found is None:
+            return None
+        value = loads(found)
+        left = value["until"] - time.time()
+        if left <= 0:
+            return None
+        events = tuple((name, data.encode("utf-8"), content) for name, data, content in value["events"])
+        kept = Kept(value["provider"], value["model"], tuple(value["transforms"]), tuple(value["tools"]), value["body"].encode("utf-8"), events)
+        into.put(tenant, key, kept, left)
+        return kept
+
+    def put(self, tenant: str, key: bytes, kept: Kept, seconds: float) -> None:
+        try:
+            events = [(name, data.decode("utf-8"), content) for name, data, content in kept.events]
+            body = kept.body.decode("utf-8")
+        except UnicodeDecodeError:  # it stays here
+            return
+        value = {"provider": kept.provider, "model": kept.model, "transforms": kept.transforms, "tools": kept.tools, "body": body, "events": events}
+        self._shared.put(self._name(tenant, key), dumps({**value, "until": time.time() + seconds}), seconds)
+
+    def _name(self, tenant: str, key: bytes) -> bytes:
+        return b"answer:" + sha256(dumps([self._revision, tenant]) + key).hexdigest().encode("ascii")

@@ -35,7 +35,7 @@ from gateway.adapters import Hooks
 from gateway.chat import Accumulator, Body, Chunk, Json, Model, Record, Request, dumps, loads
 from gateway.dialects import chat
 from gateway.errors import GatewayError
-from gateway.routing.answers import Answers, Event, Kept
+from gateway.routing.answers import Answers, Event, Kept, SharedAnswers
 from gateway.routing.chain import Chain
 from gateway.routing.flight import Flight
 
@@ -63,10 +63,11 @@ def wants_kept(header: bytes | None, body: Mapping[str, Any]) -> bool:
 
 
 class Cache:
-    """The kept answers and running calls of one config. In process."""
+    """The kept answers and running calls of one config; `shared`: its answers in other processes too."""
 
-    def __init__(self, answers: Answers | None = None) -> None:
+    def __init__(self, answers: Answers | None = None, shared: SharedAnswers | None = None) -> None:
         self.answers = answers if answers is not None else Answers()
+        self.shared = shared
         self.flights: dict[Course, Flight] = {}
         self._files: dict[str, tuple[Hooks, int]] = {}
 
@@ -74,8 +75,10 @@ class Cache:
         """A chain behind this cache, or the chain itself where its model keeps no answers."""
         return chain if chain.settings.cache_exact is None else Cached(chain, chain.settings.cache_exact, self)
 
-    def version(self, provider: str, hooks: Hooks) -> int:
-        """A number for a provider's adapter and hook files as they are now; another one whenever a file was loaded anew."""
+    def version(self, provider: str, hooks: Hooks) -> str | int:
+        """What a provider's adapter and hook files are now: their digest, or for those without a file a number that is another one for other hooks."""
+        if hooks.digest.strip():
+            return hooks.digest
         known, number = self._files.get(provider, (None, 0))
         if known is not hooks:
             number += 1
@@ -96,16 +99,18 @@ class Cached:
 
         `record.cache` says which: `hit`, no call was made for this request; `miss`.
         """
-        async with aclosing(self._found(request)) as chunks:
+        async with aclosing(await self._found(request)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    def _found(self, request: Request) -> AsyncGenerator[Chunk]:
+    async def _found(self, request: Request) -> AsyncGenerator[Chunk]:
         if request.endpoint not in _SERVED:
             return self._chain.generate(request)
         request.record.cache = "miss"
         usual = Usual(request)
-        kept, keys = self._look(request, usual)
+        if self._cache.shared is not None:
+            await self._recall(usual.request)
+        kept, keys = await self._look(request, usual)
         if kept is not None:
             return _replayed(kept, request, usual.include_usage)
         place = next(reversed(keys.values()), b"")
@@ -115,7 +120,13 @@ class Cached:
         flight = self._cache.flights.get(course)
         return self._lead(request, usual, keys, course) if flight is None else self._follow(flight, request)
 
-    def _look(self, request: Request, usual: Usual) -> tuple[Kept | None, dict[str, bytes]]:
+    async def _recall(self, request: Request) -> None:
+        """What other processes remember of the reasoning that the client lost: it belongs to the bodies that the keys are made of."""
+        if b"tool" in request.body.raw or b"function_call" in request.body.raw:
+            for target in self._chain.settings.chain:
+                await self._chain.providers[target.provider].recall(replace(request, target=target))
+
+    async def _look(self, request: Request, usual: Usual) -> tuple[Kept | None, dict[str, bytes]]:
         """An answer that is kept, and the keys of the targets that may be asked, by name; an empty one where a name says too little."""
         plan, now = self._chain.plan(request), asyncio.get_running_loop().time()
         first_only = self._chain.settings.balance in _ORDERED
@@ -125,6 +136,8 @@ class Cached:
             if key is None:
                 continue
             kept = self._cache.answers.get(request.record.tenant, key)
+            if kept is None and self._cache.shared is not None:
+                kept = await self._cache.shared.get(request.record.tenant, key, self._cache.answers)
             if kept is not None:
                 return kept, keys
             keys[target.name] = b"" if target.name in keys else key
@@ -200,6 +213,8 @@ class Cached:
         if form is not None:
             kept = Kept(record.provider or "", record.target_model or "", tuple(record.transforms), tuple(record.tools), *form)
             self._cache.answers.put(record.tenant, key, kept, self._seconds)
+            if self._cache.shared is not None:
+                self._cache.shared.put(record.tenant, key, kept, self._seconds)
 
 
 class Usual:

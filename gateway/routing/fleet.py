@@ -17,12 +17,15 @@ class Fleet:
     """The providers of one config with what outlives it: health, speeds, what is used of limits.
 
     `bounds` has the providers with limits, `keyrings` those with several keys. `urls` are base
-    URLs by provider, for the price data. `measures`: a model wants its fastest target.
+    URLs by provider, for the price data. `processes` send for themselves, so each has its part
+    of a provider's limits. `measures`: a model wants its fastest target.
     """
 
     measures = False
 
-    def __init__(self, providers: Mapping[str, config.Provider], urls: Mapping[str, str] | None = None, before: Fleet | None = None) -> None:
+    def __init__(
+        self, providers: Mapping[str, config.Provider], urls: Mapping[str, str] | None = None, before: Fleet | None = None, processes: int = 1
+    ) -> None:
         self.providers = providers
         self.urls = urls or {}
         self.health: Health = before.health if before else Health()
@@ -30,7 +33,7 @@ class Fleet:
         self.budget: RetryBudget = before.budget if before else RetryBudget()
         self.data: PriceData = before.data if before else PriceData()
         self.prices = Prices(providers, self.urls, self.data)
-        self.bounds = {name: Bounds(p.limits) for name, p in providers.items() if p.limits != config.Limits()}
+        self.bounds = {name: Bounds(p.limits.part(processes)) for name, p in providers.items() if p.limits != config.Limits()}
         self.keyrings = {name: Keyring(name, p.api_keys, self.health) for name, p in providers.items() if len(p.api_keys) > 1}
         if before is not None:
             self._take_over(before)
@@ -39,6 +42,11 @@ class Fleet:
         """Seconds until a target, or the first of its provider's keys, rests no more."""
         ring = self.keyrings.get(target.provider)
         return max(self.health.rest(target.name), ring.rest() if ring is not None else 0.0)
+
+    def divide(self, processes: int) -> None:
+        """There are so many processes now."""
+        for name, bounds in self.bounds.items():
+            bounds.limits = self.providers[name].limits.part(processes)
 
     def _take_over(self, before: Fleet) -> None:
         """A reload forgets no use of a limit; what rested for an old key or address is free."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gateway import failures
@@ -37,15 +37,22 @@ class State:
     own: bool = False
     """the rest is the provider's own Retry-After, not our arithmetic"""
     probing: bool = False
+    told: bool = False
+    """other processes know of this rest"""
 
 
 class Health:
-    """The states of all targets of this process, by `provider/model`."""
+    """The states of all targets of this process, by `provider/model`.
+
+    `told` is called with a target that goes to rest, or wakes (None), so that others may know;
+    `hear` takes what others tell.
+    """
 
     def __init__(self, now: Callable[[], float] = time.monotonic, jitter: Callable[[], float] = random.random) -> None:
         self._now = now
         self._jitter = jitter
         self._states: dict[str, State] = {}
+        self.told: Callable[[str, State | None], None] | None = None
 
     def rest(self, name: str) -> float:
         """Seconds that a target still rests; 0: it may be asked."""
@@ -89,6 +96,8 @@ class Health:
         state = self._states.get(name)
         if state is not None and state.since <= began:
             del self._states[name]
+            if state.told and self.told is not None:
+                self.told(name, None)
 
     def bad(self, name: str, began: float, error: UpstreamError, cooldown: Cooldown) -> None:
         """An attempt failed."""
@@ -113,6 +122,9 @@ class Health:
         if now + rest >= state.until:
             state.until, state.own, state.kind = now + rest, own, error.kind
         state.since = now
+        if self.told is not None:
+            state.told = True
+            self.told(name, state)
 
     def release(self, name: str) -> None:
         """An attempt ended without telling anything about the target (the client left, the caller's fault)."""
@@ -123,7 +135,26 @@ class Health:
     def forget(self, prefix: str) -> None:
         """Nothing is known of the targets whose names begin so: they are reached in another way now."""
         for name in [name for name in self._states if name.startswith(prefix)]:
-            del self._states[name]
+            state = self._states.pop(name)
+            if state.told and self.told is not None:
+                self.told(name, None)
+
+    def hear(self, rests: Mapping[str, State], asked: float) -> None:
+        """What all processes knew of rests when they were asked. The longer rest counts; one that was told before and is not known any more is over."""
+        for name, heard in rests.items():
+            state = self._states.get(name)
+            if state is None:
+                self._states[name] = heard
+            elif heard.until > state.until + 0.001:
+                state.until, state.kind, state.own, state.rests, state.since, state.told = heard.until, heard.kind, heard.own, heard.rests, self._now(), True
+        for name, state in list(self._states.items()):
+            if state.told and name not in rests and state.since < asked and state.until > self._now():
+                del self._states[name]
+
+    def known(self) -> dict[str, State]:
+        """Every target that rests now."""
+        now = self._now()
+        return {name: state for name, state in self._states.items() if state.until > now}
 
     def resting(self) -> dict[str, str]:
         """Every target that is not free, with the reason."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from gateway.store.engine import Engine, Many, Sql, Steps
-from gateway.store.faults import StoreRefused, StoreUnavailable
+from gateway.store.faults import SharedAway, StoreRefused, StoreUnavailable
 from gateway.store.rows import KeyRow, Page, RequestRow, UsageRow
+from gateway.store.shared import Script, Shared
+from gateway.store.shared_limits import Part, SharedLimits, Terms, Used, Verdict
+from gateway.store.shared_rests import RestBoard
 from gateway.store.sqlite import MEMORY, Sqlite
 from gateway.store.store import SqlStore, Store
 
@@ -14,14 +17,23 @@ __all__ = [
     "KeyRow",
     "Many",
     "Page",
+    "Part",
     "RequestRow",
+    "RestBoard",
+    "Script",
+    "Shared",
+    "SharedAway",
+    "SharedLimits",
     "Sql",
     "SqlStore",
     "Steps",
     "Store",
     "StoreRefused",
     "StoreUnavailable",
+    "Terms",
     "UsageRow",
+    "Used",
+    "Verdict",
     "open_store",
 ]
 

@@ -15,3 +15,9 @@ class StoreRefused(GatewayError):
     """The store cannot be used as it is, or cannot do what was asked; the message says what to do."""
 
     code = "store_refused"
+
+
+class SharedAway(Overloaded):
+    """The shared state did not answer, or not in time. Whoever asks goes on with what this process knows."""
+
+    code = "shared_away"

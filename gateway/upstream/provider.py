@@ -28,7 +28,7 @@ from gateway.chat import Chunk, Json, Request, dumps, loads
 from gateway.config import Secret
 from gateway.dialects import dialect, dropped_tools, native_request
 from gateway.dialects.messages import carry_unsigned
-from gateway.errors import AdapterError, Skipped, StreamCut, UpstreamError
+from gateway.errors import AdapterError, GatewayError, Skipped, StreamCut, UpstreamError
 from gateway.upstream.answer import Answer
 from gateway.upstream.batches import in_parts, joined
 from gateway.upstream.lessons import Lessons
@@ -102,7 +102,7 @@ class Provider:
             return
         limits = self.settings.timeouts
         record, began = request.record, time.perf_counter()
-        prepared = self.prepare(request, key)
+        prepared = await self._prepared(request, key)
         start = loop.time()
         total = start + (target.total or limits.total)
         first = target.first_token or limits.first_token
@@ -177,6 +177,19 @@ class Provider:
         sent = [(name, value) for name, value in sent if value]
         now = loop.time()
         return await self._transport.open(method.encode("ascii"), url, sent, body, connect=now + limits.connect, deadline=now + limits.total)
+
+    async def _prepared(self, request: Request, key: Secret | None) -> Prepared:
+        """The request as it is sent, with what other processes remember for it where this one does not."""
+        prepared = self.prepare(request, key)
+        return self.prepare(request, key) if self._memory.missing and await self._memory.fetch() else prepared
+
+    async def recall(self, request: Request) -> None:
+        """See to it that `prepare` finds what other processes remember for this request."""
+        try:
+            self.prepare(request)
+        except GatewayError:
+            return
+        await self._memory.fetch()
 
     def prepare(self, request: Request, key: Secret | None = None) -> Prepared:
         """The request as this provider gets it, with one of its keys. Raises AdapterError, Skipped, NothingToRepair."""

@@ -299,7 +299,6 @@ def test_no_fault_shows_a_secret(text: str) -> None:
     ("text", "path"),
     [
         ("agents: {a: {pattern: simple, model: a/x}}", "agents"),
-        ("shared: redis://x", "shared"),
         ("retention: {runs: 1d}", "retention.runs"),
     ],
 )

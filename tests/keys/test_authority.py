@@ -133,7 +133,7 @@ def test_a_reload_forgets_no_use() -> None:
 
 
 def test_several_workers_share_a_limit() -> None:
-    authority = Authority(workers=4)
+    authority = Authority(processes=4)
     authority.declare({"k": key(limits=Limits(rpm=10, concurrency=2))}, {})
     holder = authority.identify(SECRET.encode())
     for _ in range(2):
