@@ -17,6 +17,8 @@
     │   ├── Skipped            the adapter left this provider out
     │   └── StreamCut          the answer broke off after its first content
     ├── ChainExhausted  502    no target of the chain gave an answer
+    ├── FetchFailed     502    a tool's request to a site outside had no usable answer
+    │   └── FetchRefused       its address is none that a tool may reach; nothing was sent
     └── ClientGone      499    nobody is there to read the answer
 
 `status`, `type`, `code` and `param` follow OpenAI's error object. `try_next` says whether
@@ -201,6 +203,18 @@ class ChainExhausted(GatewayError):
 
     def body(self) -> dict[str, Any]:
         return {**super().body(), "attempts": self.attempts}
+
+
+class FetchFailed(GatewayError):
+    """A tool's own request had no usable answer. The message names host and port, never a path or a query."""
+
+    status, type, code = 502, "upstream_error", "fetch_failed"
+
+
+class FetchRefused(FetchFailed):
+    """The address is none that a tool may reach: not public, oddly spelt, another scheme or port."""
+
+    code = "fetch_refused"
 
 
 class ClientGone(GatewayError):
