@@ -19,7 +19,8 @@ from gateway.chat import Json, dumps, loads
 from gateway.config import suggest
 
 _SHOWN = 60  # characters of a value in a message
-_PAIRED = 50_000  # characters; a longer text is one value
+_OBJECTS = 8  # one after the other
+_PAIRED = 20_000  # characters; a longer text is one value
 _FIELDS = 20  # fields that a message lists
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -239,19 +240,23 @@ def _repaired(text: str, fault: str) -> Any:
         value = value_of(text[start:end])
     except ValueError as error:
         raise BadArguments(f"the arguments are not valid JSON ({error})") from None
-    rest = text[end:].strip()
-    if rest.startswith("{") and end_of(rest, 0) is not None:
-        return _one_of_two(value, rest, fault)
-    return value
+    return _one(value, text[end:], fault)
 
 
-def _one_of_two(first: Any, rest: str, fault: str) -> Any:
-    """Two objects one after the other: an empty or repeated one counts for nothing, else nobody knows which is meant."""
-    second = _repaired(rest, fault)
-    if not first or first == second:
-        return second
-    if not second:
-        return first
+def _one(first: Any, rest: str, fault: str) -> Any:
+    """Objects one after the other: empty and repeated ones count for nothing, else nobody knows which is meant."""
+    for _ in range(_OBJECTS):
+        rest = rest.lstrip()
+        end = end_of(rest, 0) if rest.startswith("{") else None
+        if end is None:
+            return first
+        try:
+            more = value_of(rest[:end])
+        except ValueError:
+            return first
+        if more and first and more != first:
+            break
+        first, rest = first or more, rest[end:]
     raise BadArguments(f"the arguments are more than one JSON object ({fault}). Make one call for each")
 
 

@@ -8,18 +8,27 @@ from typing import Any
 
 from gateway.chat import loads
 
-LONGEST = 200_000
+LONGEST = 100_000
 """characters of a text that is repaired; a longer one must be JSON"""
-_TRIES = 64
+_PASSES = 8
+"""how often a text is gone through in the search for objects"""
 _PAIRS = {"{": "}", "[": "]"}
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\S\n]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _BEFORE_VALUE = "{[,:"
 _AFTER_VALUE = ",:}]"
+_MATTERS = re.compile(r"""["'{}\[\]]""")
+_IN_STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
+_REST = re.compile(r"\s*(.?)", re.DOTALL)
 
 
 def fences(text: str) -> list[tuple[str, str]]:
     """The fenced blocks of a text: (language, content). One that is not closed goes to the end."""
     return [(found[2].lower(), found[3]) for found in _FENCE.finditer(text)]
+
+
+def after_thinking(text: str) -> int:
+    """Where the reply begins behind a thought in tags: nothing in there is meant to be done."""
+    return text.rfind("</think>") + len("</think>") if "</think>" in text else 0
 
 
 def end_of(text: str, start: int) -> int | None:
@@ -28,9 +37,9 @@ def end_of(text: str, start: int) -> int | None:
     Brackets inside strings do not count, and strings may be in single quotes.
     """
     open_: list[str] = []
-    place, size = start, len(text)
-    while place < size:
-        char = text[place]
+    found = _MATTERS.search(text, start)
+    while found is not None:
+        place, char = found.start(), found[0]
         if char in _PAIRS:
             open_.append(_PAIRS[char])
         elif char in "}]":
@@ -38,13 +47,12 @@ def end_of(text: str, start: int) -> int | None:
                 return None
             if not open_:
                 return place + 1
-        elif char == '"' or (char == "'" and _last(text, start, place) in _BEFORE_VALUE):
+        elif char == '"' or _last(text, start, place) in _BEFORE_VALUE:
             closed = _string_end(text, place)
             if closed is None:
                 return None
-            place = closed
-            continue
-        place += 1
+            place = closed - 1
+        found = _MATTERS.search(text, place + 1)
     return None
 
 
@@ -67,11 +75,11 @@ def value_of(text: str) -> Any:
 
 
 def objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every JSON object in a text, outermost only, in order."""
-    place, tries = text.find("{"), 0
-    while place >= 0 and tries < _TRIES:
-        tries += 1
+    """Every JSON object in a text, outermost only, in order; not all where looking for them takes too long."""
+    place, left = text.find("{"), _PASSES * len(text)
+    while place >= 0 and left > 0:
         end = end_of(text, place)
+        left -= (end if end is not None else len(text)) - place
         value = None
         if end is not None:
             try:
@@ -95,19 +103,15 @@ def _last(text: str, start: int, place: int) -> str:
 
 def _string_end(text: str, place: int) -> int | None:
     """Behind the closing quote. A single quote closes only where a value may end: `'it's'` is one string."""
-    quote = text[place]
-    place += 1
-    while place < len(text):
-        char = text[place]
-        if char == "\\":
-            place += 1
-        elif char == quote and (quote == '"' or _ends_value(text, place + 1)):
+    quote, place = text[place], place + 1
+    marks = _IN_STRING[quote]
+    found = marks.search(text, place)
+    while found is not None:
+        place = found.start()
+        if found[0] == quote and (quote == '"' or _ends_value(text, place + 1)):
             return place + 1
-        place += 1
+        found = marks.search(text, place + (2 if found[0] == "\\" else 1))
     return None
-
-
-_REST = re.compile(r"\s*(.?)", re.DOTALL)
 
 
 def _ends_value(text: str, place: int) -> bool:
