@@ -14,6 +14,7 @@ until the next compaction: the beginning of the prompt is what providers cache.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,7 +87,8 @@ def plan_compaction(
     if not ends:
         return None
     around = counted.count(messages[:start], tools) + window // SUMMARY_SHARE
-    end = next((place for place in ends if around + counted.count(messages[place:]) <= threshold * AIM), ends[-1])
+    enough = bisect_left(ends, True, key=lambda place: around + counted.count(messages[place:]) <= threshold * AIM)
+    end = ends[min(enough, len(ends) - 1)]
     if counted.count(messages[start:end]) <= 2 * (window // SUMMARY_SHARE):
         return None  # the summary would be no shorter than what it replaces
     return Compaction(start, end, tuple(messages[start:end]), len(messages) - end, window)
@@ -234,16 +236,17 @@ def _length(message: Json) -> int:
 def _drop_turns(messages: list[Json], fits: Callable[[list[Json]], bool]) -> list[Json]:
     """Without the oldest turns, as few of them as it takes; a summary that stood in front of them moves to the first one that is left."""
     start = system_end(messages)
-    out = messages
-    for place in [place for place in turn_starts(messages) if place > start]:
-        gone, rest = messages[start:place], messages[place:]
-        told = summary_of(gone[0]) if gone and gone[0].get("role") == "user" else None
-        head = with_summary(rest, told) if told else rest
-        note = {**head[0], "content": join_content(LEFT_OUT, head[0].get("content"))}
-        out = [*messages[:start], *(one for one in gone if one.get("role") in ("system", "developer")), note, *head[1:]]
-        if fits(out):
-            break
-    return out
+    places = [place for place in turn_starts(messages) if place > start]
+    enough = bisect_left(places, True, key=lambda place: fits(_without(messages, start, place)))
+    return _without(messages, start, places[min(enough, len(places) - 1)]) if places else messages
+
+
+def _without(messages: list[Json], start: int, place: int) -> list[Json]:
+    gone, rest = messages[start:place], messages[place:]
+    told = summary_of(gone[0]) if gone[0].get("role") == "user" else None
+    head = with_summary(rest, told) if told else rest
+    note = {**head[0], "content": join_content(LEFT_OUT, head[0].get("content"))}
+    return [*messages[:start], *(one for one in gone if one.get("role") in ("system", "developer")), note, *head[1:]]
 
 
 def summary_of(message: Json) -> str | None:

@@ -20,13 +20,14 @@ L3  a summary, distilled from live turns when they grew too large
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
 
 from gateway.agent.memory.blocks import Block, cold_turns, from_blocks, record_blocks, relevant, stamp, to_blocks
-from gateway.agent.memory.caps import cap_tokens
+from gateway.agent.memory.caps import cap_output, cap_tokens
 from gateway.agent.memory.compaction import distilled, with_summary
 from gateway.agent.memory.matching import Key, Taken, key, take
 from gateway.agent.memory.repair import encodable, merged, repair
@@ -39,8 +40,8 @@ log = logging.getLogger("thinkgate")
 VERSION = 1
 LIMIT = 100
 """messages that stay live (H6)"""
-COLD = 1024 * 1024
-"""characters of text that stay in cold blocks; what is older is in the summary, if there is one"""
+COLD, COLD_OUTPUT = 512 * 1024, 2_000
+"""characters of text that stay in cold blocks (what is older is in the summary, if there is one), and that a tool's output has there"""
 RECALL_HEAD, RECALL_END = "[From earlier in this conversation]", "[End of what was earlier]"
 RECALL_SHARE = 20
 """what is recalled has at most the twentieth part of the window"""
@@ -127,7 +128,7 @@ class History:
         return replace(self, live=live[start:])._cooled(moving)
 
     def _cooled(self, moving: Sequence[Entry]) -> Self:
-        new = [block for entry in moving for block in to_blocks(entry.message, entry.place, entry.time, own=entry.own)]
+        new = [block for entry in moving for block in to_blocks(_capped(entry.message), entry.place, entry.time, own=entry.own)]
         cold = tuple(sorted([*self.cold, *new], key=lambda block: block.place))
         gone = list(self.gone)
         turns, size = cold_turns(cold), sum(len(block.text) for block in cold)
@@ -177,9 +178,10 @@ class History:
         `Compaction.kept` is the number, less the run's own messages that stood behind the context.
         """
         places = [number for number in turn_starts([entry.message for entry in self.live]) if number]
-        cut = next((number for number in places if len(self._rendered(self.live[number:])) <= kept), None)
-        if cut is None or not summary.strip():
+        found = bisect_left(places, True, key=lambda number: len(self._rendered(self.live[number:])) <= kept)
+        if found == len(places) or not summary.strip():
             return self
+        cut = places[found]
         gone, live = self.live[:cut], self.live[cut:]
         return replace(self, live=live, summary=summary.strip(), summarised=live[0].place)._cooled(gone)
 
@@ -273,6 +275,13 @@ def _with_thought(message: Json) -> Json:
         return message
     text = reasoning_of(message)
     return {**{name: value for name, value in message.items() if name != "reasoning"}, **({"reasoning_content": text} if text else {})}
+
+
+def _capped(message: Json) -> Json:
+    content = message.get("content")
+    if message.get("role") != "tool" or not isinstance(content, str) or len(content) <= COLD_OUTPUT:
+        return message
+    return {**message, "content": cap_output(content, COLD_OUTPUT)}
 
 
 def _inner(live: Sequence[Entry], most: int) -> set[int]:

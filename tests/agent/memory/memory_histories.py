@@ -59,7 +59,7 @@ def proper(draw: st.DrawFn, turns: int = 6, words: int = 40) -> list[Json]:
             number += len(made)
             thought = {"reasoning_content": draw(said)} if draw(st.booleans()) else {}
             out.append({"role": "assistant", "content": None, "tool_calls": made, **thought})
-            out.extend({"role": "tool", "tool_call_id": call["id"], "content": draw(said) * draw(st.sampled_from([1, 60]))} for call in made)
+            out.extend({"role": "tool", "tool_call_id": call["id"], "content": draw(said) * draw(st.sampled_from([1, 40]))} for call in made)
         out.append({"role": "assistant", "content": draw(said), **({"reasoning_content": draw(said)} if draw(st.booleans()) else {})})
     return out
 

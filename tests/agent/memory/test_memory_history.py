@@ -217,6 +217,14 @@ def test_cold_turns_are_bounded_and_a_client_that_still_has_them_is_understood(m
     assert history.fork(0).add(back[:4]).messages == back[:4]
 
 
+def test_a_cold_output_keeps_head_and_tail_and_a_client_that_has_the_whole_is_understood() -> None:
+    """X7, CONTRACT 8: the result of a client's own tool"""
+    long = "\n".join(map(str, range(2_000)))
+    history = stored(History(limit=2).add([user("q")]).add_run([*round_("c", output=long), said("done")]).add([user("r")]).add_run([said("b")]))
+    assert len(history.messages[2]["content"]) <= 2_000
+    assert history.take([user("q"), *round_("c", output=long), said("done"), user("r"), said("b"), user("new")]).new == (user("new"),)
+
+
 def test_a_fork_to_what_is_gone_is_said_in_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """D20"""
     monkeypatch.setattr(module, "COLD", 500)
