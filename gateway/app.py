@@ -27,6 +27,8 @@ from starlette.types import ASGIApp
 
 from gateway import api, config
 from gateway.adapters import Adapter, Loader, builtin_folder, check_options
+from gateway.agent.mcp import Servers
+from gateway.agent.mcp.serving import Serving
 from gateway.dialects.responses import Stored
 from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
@@ -62,6 +64,8 @@ class Gateway:
         self._fleet = Fleet({})
         self._workers = workers
         self._stored = Stored()
+        self.servers = Servers()
+        self._mcp = Serving()
         self._providers: dict[str, Provider] = {}
         self._fault: str | None = None
         self.config = read()
@@ -94,6 +98,7 @@ class Gateway:
             self.config, self.state, self._fault = fresh, state, None
             self._declare(fresh)
             self._fleet.data.want(self._fleet.urls.values())
+            self.servers.keep(server for agent in fresh.agents.values() for server in agent.mcp.values())
             log.info("config reloaded from %s", fresh.file)
         self._telemetry.reload(self._fault is None)
         return self._fault is None
@@ -162,6 +167,7 @@ class Gateway:
             ledger=self.ledger,
             price=fleet.prices.of,
             cache=Cache(shared=SharedAnswers(self.shared, config.revision(conf)) if self.shared is not None else None),
+            mcp=self._mcp,
         )
 
     def _ready(self, loader: Loader) -> tuple[bool, dict[str, Any]]:
@@ -186,7 +192,8 @@ class Gateway:
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[dict[str, Any]]:
         loop = asyncio.get_running_loop()
-        await self.ledger.open(await open_store(self.config.store, self.config.base))
+        self.servers.pins = store = await open_store(self.config.store, self.config.base)
+        await self.ledger.open(store)
         if self.shared is not None:
             await self.shared.open()
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread, or no such signal here
@@ -197,7 +204,7 @@ class Gateway:
         yield {"header_timeout": self.config.server.header_timeout}
         if watcher is not None:
             watcher.cancel()
-        await prices.stop()
+        await asyncio.gather(prices.stop(), self._mcp.aclose(), self.servers.aclose())
         await asyncio.gather(*(p.aclose() for p in self.state.router.providers.values()))
         await self.ledger.close()
         if self.shared is not None:
@@ -283,6 +290,8 @@ def secrets_of(conf: config.Config) -> tuple[str, ...]:
     found += [part for key in found for part in key.split(":") if ":" in key and len(part) >= _SECRET]  # the parts of a signing key
     found += [value for provider in conf.providers.values() for value in provider.headers.values() if len(value) >= _SECRET]
     found += [provider.http.proxy for provider in conf.providers.values() if provider.http.proxy]
+    servers = [server for agent in conf.agents.values() for server in agent.mcp.values()]
+    found += [value for server in servers for value in (*server.headers.values(), *server.env.values()) if len(value) >= _SECRET]
     found += [key.reveal() for key in conf.server.keys]
     found += [key.key.reveal() for key in conf.keys.values()]
     found += [password for url in (conf.store, conf.shared or "") if len(password := password_of(url)) >= 6]

@@ -225,5 +225,6 @@ def log_to_stderr() -> None:
         stream=sys.stderr,
         force=True,
     )
-    for noisy in ("httpx", "httpcore", "watchfiles"):
+    for noisy in ("httpx", "httpcore", "httpx2", "httpcore2", "watchfiles"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # its warnings and errors quote messages; we tell of failures ourselves

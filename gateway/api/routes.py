@@ -22,6 +22,7 @@ from gateway.api.completions import Completions
 from gateway.api.counting import Counting
 from gateway.api.gate import Gate
 from gateway.api.headers import error_headers
+from gateway.api.mcp import mcp
 from gateway.api.relay import Relayed
 from gateway.api.responses import Responses
 from gateway.api.state import State
@@ -43,7 +44,7 @@ _STARTED = int(time.time())
 
 def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple[str, ...]) -> ASGIApp:
     """The whole ASGI application. `state` gives the State of the config that is loaded now."""
-    direct: dict[str, ASGIApp] = {}
+    direct: dict[str, ASGIApp] = {"/mcp": mcp}
     routes = []
     for prefix in ("/v1", ""):
         direct |= {f"{prefix}{path}": endpoint for path, endpoint in ENDPOINTS.items()}

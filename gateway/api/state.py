@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway import config
+from gateway.agent.mcp.serving import Serving
 from gateway.api.auth import Auth
 from gateway.chat import Body, Record
 from gateway.dialects.responses import Stored
@@ -46,6 +47,7 @@ class State:
     stored: Stored
     ledger: Ledger
     price: Callable[[str, str], Rates | None]
+    mcp: Serving
     cache: Cache = field(default_factory=Cache)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from gateway.store import keys, requests
+from gateway.store import keys, pins, requests
 from gateway.store.engine import Engine
 from gateway.store.faults import StoreUnavailable
 from gateway.store.rows import KeyRow, Page, RequestRow, UsageRow
@@ -56,6 +56,12 @@ class Store(Protocol):
 
     async def spent(self, *, key_id: str | None = None, team: str | None = None, since: float = 0.0) -> float:
         """USD that one key or one team spent since the full hour (UTC) of that moment."""
+
+    async def pins(self) -> dict[str, bytes]:
+        """All that was pinned, by name."""
+
+    async def pin(self, values: Mapping[str, bytes]) -> None:
+        """Pin these, in place of what has the same name."""
 
     async def retain(self, requests_older_than: float) -> int:
         """Delete the requests that began before that moment, unix seconds. The sums stay. Gives their number."""
@@ -121,6 +127,12 @@ class SqlStore:
         if (key_id is None) == (team is None):
             raise ValueError("either a key or a team")
         return await self.engine.read(requests.spent("key_id", key_id, since) if key_id is not None else requests.spent("team", team or "", since))
+
+    async def pins(self) -> dict[str, bytes]:
+        return await self.engine.read(pins.everything())
+
+    async def pin(self, values: Mapping[str, bytes]) -> None:
+        await self.engine.write(pins.put(values))
 
     async def retain(self, requests_older_than: float) -> int:
         total = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,12 @@ def build(folder: Path) -> MCPServer:
         """Ends the process."""
         called("die")
         os._exit(7)
+
+    @server.tool()
+    def leave() -> str:
+        """Ends the process soon."""
+        threading.Timer(0.1, os._exit, (0,)).start()
+        return str(os.getpid())
 
     @server.tool()
     def environment() -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CACHE = HERE.parent / ".cache" / "clients"
-PYTHON, NODE = ("langchain", "agents"), ("node", "cli")
+PYTHON, NODE = ("langchain", "agents"), ("node", "cli", "servers")
 _SECONDS = 600
 _OFFLINE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "EHOSTUNREACH", "NewConnectionError", "ReadTimeoutError")
 

@@ -57,6 +57,7 @@ class Life:
 
     def __init__(self, server: McpServer) -> None:
         self.server = server
+        self.begun = time.monotonic()
         self.ready = asyncio.Event()  # it can be used, or it has failed
         self.fault: str | None = None
         self.client: Client | None = None
@@ -176,7 +177,7 @@ class Life:
         if isinstance(cause, FileNotFoundError):
             return f"there is no {cause.filename!r} to start"
         if isinstance(cause, TimeoutError):
-            return f"it did not answer within {STARTING:g} s"
+            return "it did not answer in time"
         said = " ".join(b"".join(self._words).decode("utf-8", "replace").split())[-_SHOWN:]
         about = str(cause)[:_SHOWN] or type(cause).__name__
         if self.unreached:
@@ -261,7 +262,7 @@ class Connection:
             life = self._life
             assert life is not None
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(max(0.0, life.begun + self._patience - time.monotonic())):
                 await life.ready.wait()
         if life.alive:
             return life

@@ -49,11 +49,15 @@ def _bytes(base64: str) -> int:
 
 
 def _says(text: str, structured: Any) -> bool:
-    """Whether a text is the structured content once more, which servers send for clients that know texts only."""
-    if isinstance(structured, dict) and list(structured) == ["result"] and text == str(structured["result"]):
+    """Whether a text is the structured content once more, which servers send for clients that know texts only.
+
+    Where the content is a single value, SDKs and servers wrap it: `{"result": 3}` beside "3".
+    """
+    only = next(iter(structured.values())) if isinstance(structured, dict) and len(structured) == 1 else structured
+    if text == only:
         return True
     try:
         value = loads(text)
     except ValueError:
         return False
-    return bool(value == structured) or (isinstance(structured, dict) and structured == {"result": value})
+    return bool(value in (structured, only))

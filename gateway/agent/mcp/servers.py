@@ -9,10 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from gateway.agent.mcp.connection import Connection, ServerDown
 from gateway.agent.mcp.tool import McpTool, Offer, offer
 from gateway.config.agents import McpServer
+from gateway.store import StoreUnavailable
 
 log = logging.getLogger("thinkgate.mcp")
 
@@ -28,17 +30,31 @@ class Offered:
     warnings: tuple[str, ...] = ()
 
 
+class Pins(Protocol):
+    """Where digests of tools outlive the process; a gateway.store.Store is one."""
+
+    async def pins(self) -> dict[str, bytes]: ...
+
+    async def pin(self, values: Mapping[str, bytes]) -> None: ...
+
+
 class Servers:
-    """Connections to MCP servers, shared by all runs. `patience`: seconds for which a run waits for a server that starts.
+    """Connections to MCP servers, shared by all runs.
+
+    patience  seconds for which a run waits for a server that starts
+    pins      where it is kept how tools were described; None: in this process only
 
     Close it where it was used: its connections live in tasks of that event loop.
     """
 
-    def __init__(self, patience: float = 30.0) -> None:
+    def __init__(self, patience: float = 30.0, pins: Pins | None = None) -> None:
+        self.pins = pins
         self._patience = patience
         self._connections: dict[McpServer, Connection] = {}
         self._leaving: list[Connection] = []  # of older configs: their runs may still call
-        self._pins: dict[tuple[McpServer, str], str] = {}
+        self._seen: dict[str, bytes] = {}
+        self._unsaved: dict[str, bytes] = {}
+        self._recalled = False
 
     async def tools(self, servers: Mapping[str, McpServer], taken: Collection[str] = ()) -> Offered:
         """The tools of these servers, which are connected if they are not. `taken` are the names of the agent's other tools.
@@ -49,6 +65,7 @@ class Servers:
         warnings: list[str] = []
         connections = [self._connection(server) for server in servers.values()]
         answers = await asyncio.gather(*(self._ask(connection) for connection in connections))
+        await self._recall()
         for server, connection, answer in zip(servers.values(), connections, answers, strict=True):
             if isinstance(answer, str):
                 warnings.append(f"MCP server {server.name} is not available: {answer}")
@@ -57,6 +74,7 @@ class Servers:
             warnings += self._changed(connection.server, answer)
             missing = sorted(set(server.tools or ()) - {one.name for one in answer})
             warnings += [f"MCP server {server.name} has no tool {name}" for name in missing]
+        await self._save()
         for warning in warnings:
             log.warning(warning)
         names = named([(connection.server.name, one.name) for connection, one in found], taken)
@@ -92,11 +110,33 @@ class Servers:
         """A tool that was trusted and then says something else may be an attack on the model that reads it."""
         out = []
         for one in offers:
-            old = self._pins.setdefault((server, one.name), one.digest)
-            if old != one.digest:
-                self._pins[server, one.name] = one.digest
-                out.append(f"MCP server {server.name}: tool {one.name} has changed its description, schema or hints since it was first seen")
+            name = _pin(server, one.name)
+            if self._seen.get(name, one.digest) != one.digest:
+                out.append(f"MCP server {server.name}: tool {one.name} has changed its description, schema or hints since it was last seen")
+            if self._seen.get(name) != one.digest:
+                self._seen[name] = self._unsaved[name] = one.digest
         return out
+
+    async def _recall(self) -> None:
+        if self.pins is not None and not self._recalled:
+            try:
+                self._seen = {**await self.pins.pins(), **self._seen}
+                self._recalled = True
+            except StoreUnavailable as error:
+                log.warning("what is known of MCP tools cannot be read: %s", error.message)
+
+    async def _save(self) -> None:
+        if self.pins is not None and self._unsaved:
+            saved, self._unsaved = self._unsaved, {}
+            try:
+                await self.pins.pin(saved)
+            except StoreUnavailable:
+                self._unsaved = {**saved, **self._unsaved}  # with the next run
+
+
+def _pin(server: McpServer, tool: str) -> str:
+    where = server.url or "\0".join(server.command)
+    return hashlib.sha256("\0".join((server.name, where, tool)).encode()).hexdigest()
 
 
 def _key(server: McpServer) -> McpServer:

@@ -28,7 +28,7 @@ class Offer:
     description: str
     parameters: Json
     repeat: str
-    digest: str
+    digest: bytes
 
 
 def offer(tool: types.Tool) -> Offer:
@@ -41,7 +41,7 @@ def offer(tool: types.Tool) -> Offer:
         (tool.description or tool.title or "")[:_LONGEST],
         schema,
         repeat(hints),
-        hashlib.sha256(dumps(said)).hexdigest(),
+        hashlib.sha256(dumps(said)).digest(),
     )
 
 
@@ -63,6 +63,7 @@ class McpTool(Tool):
 
     server    the server's name in the config
     original  the tool's name on its server
+    names     all that a config may call it, whatever the others are called: for approvals
     """
 
     def __init__(self, connection: Connection, offered: Offer, name: str) -> None:
@@ -70,6 +71,7 @@ class McpTool(Tool):
         self.description = offered.description
         self.server = connection.server.name
         self.original = offered.name
+        self.names = frozenset({name, offered.name, f"{self.server}_{offered.name}"})
         self.repeat = offered.repeat
         self._schema = offered.parameters
         self._connection = connection
