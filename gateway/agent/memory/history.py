@@ -30,7 +30,7 @@ from gateway.agent.memory.blocks import Block, cold_turns, from_blocks, record_b
 from gateway.agent.memory.caps import cap_output, cap_tokens
 from gateway.agent.memory.compaction import distilled, with_summary
 from gateway.agent.memory.matching import Key, Taken, key, take
-from gateway.agent.memory.repair import encodable, merged, repair
+from gateway.agent.memory.repair import encodable, repair
 from gateway.agent.memory.tokens import Estimator
 from gateway.agent.memory.turns import has_reasoning, join_content, reasoning_of, system_end, text_of, turn_starts, unit_starts
 from gateway.chat import Json, dumps
@@ -66,11 +66,13 @@ class Entry:
 class History:
     """All that a session keeps. A value: every change gives a new one.
 
+    `head` are system messages with which a client began; they always stay, and no limit counts them.
     `gone` are the keys of messages that are no longer kept at all, so that a client that
     still has them is understood. `thoughts`, `todos` and `plan` are the tools' and the
     pattern's own; they are kept and given back as they are.
     """
 
+    head: tuple[Json, ...] = ()
     live: tuple[Entry, ...] = ()
     cold: tuple[Block, ...] = ()
     summary: str = ""
@@ -84,7 +86,7 @@ class History:
 
     @property
     def messages(self) -> list[Json]:
-        """Every message that is kept, cold and live, in the order of the session."""
+        """Every message that is kept but the head, cold and live, in the order of the session."""
         both = [*from_blocks(self.cold), *((entry.place, entry.message) for entry in self.live)]
         return [message for _, message in sorted(both, key=lambda one: one[0])]
 
@@ -108,13 +110,17 @@ class History:
     def _with(self, messages: Iterable[Json], time: float, *, own: bool) -> Self:
         when, place = stamp(time), len(self)
         new: list[Entry] = []
+        head = list(self.head)
         for message in messages:
             try:
                 dumps(message)
             except ValueError:
                 message = encodable(message)  # half a character, once stored, would fail every later request of the session
-            new.append(Entry(message, place + len(new), when, own))
-        return replace(self, live=(*self.live, *new))._settled()
+            if message.get("role") in ("system", "developer") and not place and not new:
+                head.append(message)
+            else:
+                new.append(Entry(message, place + len(new), when, own))
+        return replace(self, head=tuple(head), live=(*self.live, *new))._settled()
 
     def _settled(self) -> Self:
         """With no more live messages than the limit allows, and no more cold ones than are worth keeping."""
@@ -211,10 +217,15 @@ class History:
         if self.summary and live:
             start = system_end(live)
             live = [*live[:start], *with_summary(live[start:], self.summary)]
-        if not system:
-            return live
-        head: Json = {"role": "system", "content": system}
-        return [merged(head, live[0]), *live[1:]] if live and live[0]["role"] == "system" else [head, *live]
+        top = [{"role": "system", "content": system}] if system else []
+        return self._topped([*top, *self.head], live, alternate)
+
+    @staticmethod
+    def _topped(top: Sequence[Json], live: Sequence[Json], alternate: bool) -> list[Json]:
+        """System messages in front, those of one role as one."""
+        start = system_end(live)
+        heads, _ = repair([*top, *live[:start]], alternate=alternate)
+        return [*heads, *live[start:]]
 
     @staticmethod
     def _rendered(entries: Sequence[Entry], alternate: bool = False) -> list[Json]:
@@ -232,6 +243,8 @@ class History:
     def to_json(self) -> Json:
         """The state that the store keeps."""
         out: Json = {"version": VERSION, "messages": [_entry_json(entry) for entry in self.live]}
+        if self.head:
+            out["head"] = list(self.head)
         if self.cold:
             out["cold"] = [block.to_json() for block in self.cold]
         if self.summary:
@@ -253,6 +266,7 @@ class History:
         if not isinstance(state, Mapping):
             return cls(limit=limit)
         read = cls(
+            head=tuple(state.get("head") or ()),
             cold=tuple(Block.from_json(one) for one in state.get("cold") or ()),
             summary=str(state.get("summary") or ""),
             summarised=int(state.get("summarised") or 0),

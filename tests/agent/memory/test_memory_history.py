@@ -82,7 +82,7 @@ def test_a_history_comes_back_from_the_store_as_it_was(messages: list[Json], lim
     for message in messages:
         history = history.add([message]) if message["role"] == "user" else history.add_run([message])
     assert stored(history) == history
-    assert [message for message in stored(history).messages] == messages, "nothing is lost between live and cold"
+    assert [*history.head, *history.messages] == messages, "nothing is lost between live and cold"
 
 
 @bounded
@@ -109,6 +109,15 @@ def test_no_more_than_the_limit_stays_live_and_a_call_is_never_without_its_resul
     assert context == [{"role": "system", "content": "sys"}, user("next")]
     assert len(talk(200).live) <= 100
     assert len(talk(200).messages) == 800, "the others are cold, not lost"
+
+
+def test_system_messages_of_a_client_stay_whatever_the_limit_is() -> None:
+    """B137"""
+    system = {"role": "system", "content": "client"}
+    history = stored(History(limit=2).add([system, user("a"), said("b"), user("c"), said("d"), user("e")]))
+    assert history.context("agent", recall=0) == [{"role": "system", "content": "agent\n\nclient"}, user("e")]
+    assert history.context(recall=0) == [system, user("e")]
+    assert history.take([system, *history.messages, user("new")]).new == (user("new"),)
 
 
 def test_the_default_limit_is_100_messages() -> None:
