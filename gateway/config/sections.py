@@ -451,7 +451,7 @@ FILE = Section(
     Config,
     (
         Field("server", SERVER, "who is served, and where"),
-        Field("store", STORE, "keys, usage, sessions and runs: sqlite:///FILE or postgresql://..."),
+        Field("store", STORE, "keys, usage, sessions and runs: sqlite:///FILE, postgresql://..., or sqlite:// (memory; the last 10,000 requests)"),
         Field("shared", SHARED, "limits, cool-downs, cache and reasoning memory of several replicas: redis://..."),
         Field("adapters_dir", FilePath(), "your adapter files, looked at before the built-in ones"),
         Field("providers", PROVIDERS, "the upstreams, by name", required=True),

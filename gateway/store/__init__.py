@@ -38,16 +38,21 @@ __all__ = [
 ]
 
 
+MOST_IN_MEMORY = 10_000
+"""requests that a store in memory keeps, some 6 MB: a gateway without a file must not grow for ever"""
+
+
 async def open_store(url: str, base: Path) -> SqlStore:
     """The store at a URL, its schema brought up to date.
 
     `sqlite:///FILE` (relative to `base`), `sqlite:////FILE` (absolute), `sqlite://` (in
-    memory) or `postgresql://...`. StoreRefused says why one cannot be used: no such folder,
+    memory, with the last 10,000 requests only) or `postgresql://...`. StoreRefused says why one cannot be used: no such folder,
     no such server, made by a newer version; never a password.
     """
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite":
-        return SqlStore(await Sqlite.open(_file(rest, base)))
+        path = _file(rest, base)
+        return SqlStore(await Sqlite.open(path), MOST_IN_MEMORY if path == MEMORY else None)
     if scheme in ("postgresql", "postgres"):
         return SqlStore(await _postgres(url))
     raise StoreRefused("a store is sqlite:///FILE or postgresql://...")

@@ -33,8 +33,8 @@ _ADD = (
 _NAMES = {"key": "key_name", "model": "model", "provider": "provider"}
 
 
-def write(rows: Sequence[RequestRow]) -> Steps[int]:
-    """Rows whose uid is there already are left out, of the sums too. Gives the number of new ones."""
+def write(rows: Sequence[RequestRow], most: int | None = None) -> Steps[int]:
+    """Rows whose uid is there already are left out, of the sums too. Gives the number of new ones. `most`: no more rows than that are kept, the newest."""
     given = {row.uid: row for row in map(clean, rows)}
     for part in _parts(list(given)):
         for (uid,) in (yield Sql(f"SELECT uid FROM thinkgate_requests WHERE uid IN ({', '.join('?' * len(part))})", part)):  # noqa: S608
@@ -42,6 +42,8 @@ def write(rows: Sequence[RequestRow]) -> Steps[int]:
     if given:
         yield Many(_INSERT, [_values(row) for row in given.values()])
         yield Many(_ADD, _totals(given.values()))
+        if most is not None:
+            yield Sql("DELETE FROM thinkgate_requests WHERE seq <= (SELECT MAX(seq) FROM thinkgate_requests) - ?", (most,))
     return len(given)
 
 
@@ -108,8 +110,14 @@ def forget(older_than: float) -> Steps[int]:
 
 
 def _parts(values: list[str]) -> Iterable[list[str]]:
+    """Parts of 1, 2, 4, 8 ... values, filled up with the last one.
+
+    The database driver keeps each statement that it has seen: one for each number of values
+    from 1 to 500 took 10 MiB (2026-11).
+    """
     for start in range(0, len(values), _AT_ONCE):
-        yield values[start : start + _AT_ONCE]
+        part = values[start : start + _AT_ONCE]
+        yield part + part[-1:] * ((1 << (len(part) - 1).bit_length()) - len(part))
 
 
 def _hour(moment: float) -> int:

@@ -77,10 +77,11 @@ class Store(Protocol):
 
 
 class SqlStore:
-    """The Store on an engine."""
+    """The Store on an engine. `most`: the number of requests that it keeps, the newest; None: all, until `retain`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, most: int | None = None) -> None:
         self.engine = engine
+        self._most = most
 
     async def pepper(self) -> bytes:
         return await self.engine.read(keys.pepper())
@@ -112,7 +113,7 @@ class SqlStore:
         return await self.engine.read(keys.count())
 
     async def write_requests(self, rows: Sequence[RequestRow]) -> int:
-        return await self.engine.write(requests.write(rows))
+        return await self.engine.write(requests.write(rows, self._most))
 
     async def requests(self, limit: int = 100, before: int | None = None, key_name: str | None = None, model: str | None = None) -> Page:
         return await self.engine.read(requests.page(limit, before, key_name, model))

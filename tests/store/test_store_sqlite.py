@@ -199,3 +199,22 @@ def test_what_was_kept_survives_a_killed_process(tmp_path):
     count, cost = asyncio.run(kept())
     assert count in (told * 10, told * 10 + 10)
     assert cost == count
+
+
+async def test_a_store_in_memory_keeps_the_newest_requests_and_all_sums(tmp_path, done, monkeypatch):
+    monkeypatch.setattr("gateway.store.MOST_IN_MEMORY", 10)
+    store = await open_store("sqlite://", tmp_path)
+    for start in range(0, 28, 7):
+        await store.write_requests([done(f"r{number}") for number in range(start, start + 7)])
+
+    page = await store.requests()
+    assert [row.id for row in page.rows] == [f"r{number}" for number in range(27, 17, -1)]
+    assert [row.requests for row in await store.usage("model")] == [28]
+    await store.aclose()
+
+
+async def test_a_file_keeps_every_request(store, done, monkeypatch):
+    monkeypatch.setattr("gateway.store.MOST_IN_MEMORY", 10)
+    await store.write_requests([done(f"r{number}") for number in range(20)])
+
+    assert len((await store.requests()).rows) == 20
