@@ -10,9 +10,10 @@ from typing import Any
 
 from starlette.requests import Request as Web
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Send
+from starlette.types import Scope, Send
 
 from gateway import sse
+from gateway.api.cycle import Cycle
 from gateway.api.headers import Headers, error_headers, response_headers, with_extra
 from gateway.api.state import Visit
 from gateway.chat import Json, Model, Record, Request, dumps
@@ -64,33 +65,38 @@ def envelope(error: GatewayError, record: Record) -> tuple[int, Json]:
 class Presence:
     """Cancels the task inside when the client leaves; `gone` tells that from every other cancellation.
 
-    The ASGI way to learn of it is to wait in `receive`, so this needs a task of its own. It
-    starts after the body was read and is the reason why a client that leaves before the
-    first token ends the upstream request too.
+    It is the reason why a client that leaves before the first token ends the upstream request
+    too. The connection tells it (`cycle.py`): the ASGI way, to wait in `receive`, would take a
+    task for every request. Without such a connection (the drill's clients) nobody leaves.
     """
 
-    def __init__(self, receive: Receive) -> None:
+    __slots__ = ("_cycle", "_inside", "gone")
+
+    def __init__(self, scope: Scope) -> None:
         self.gone = False
-        self._receive = receive
+        self._cycle: Cycle | None = scope.get("cycle")
 
     async def __aenter__(self) -> Presence:
-        task = asyncio.current_task()
-        assert task is not None
-        self._inside = task
-        self._watch = asyncio.create_task(self._wait())
+        cycle = self._cycle
+        if cycle is not None:
+            if cycle.disconnected:
+                raise ClientGone("the client closed the connection")
+            self._inside = asyncio.current_task()
+            cycle.on_leave = self._leave
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._watch.cancel()
+        if self._cycle is not None:
+            self._cycle.on_leave = None
         if self.gone and kind is asyncio.CancelledError:
+            assert self._inside is not None
             self._inside.uncancel()
             raise ClientGone("the client closed the connection") from None
 
-    async def _wait(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+    def _leave(self) -> None:
         self.gone = True
-        self._inside.cancel()
+        if self._inside is not None:
+            self._inside.cancel()
 
 
 async def answer_plain(model: Model, request: Request, send: Send, visit: Visit) -> None:
@@ -192,6 +198,7 @@ class Pulse:
             self._timer = None
         if self._task is not None:
             self._task.cancel()  # its beat must not follow the end, or start a stream that has failed
+        self._beat = _nothing  # else stream and pulse hold each other, and only the garbage collector frees them
 
     def _fire(self) -> None:
         silent = self._loop.time() - self._last
@@ -203,6 +210,10 @@ class Pulse:
 
     async def _run(self) -> None:
         await self._beat()
+
+
+async def _nothing() -> None:
+    """The beat of a pulse that has stopped."""
 
 
 def failure(client: str, error: GatewayError) -> bytes:

@@ -53,7 +53,7 @@ class Endpoint(ABC):
                 await self._dry_run(visit, chain, request, send)
                 return
             await admit(visit, request)
-            async with Presence(receive):
+            async with Presence(scope):
                 failed = await self.answer(state.cache.over(chain) if visit.kept else chain, request, send, visit)
         except ClientGone as gone:
             status, failed = gone.status, gone
@@ -71,9 +71,11 @@ class Endpoint(ABC):
             status, failed = 500, GatewayError("the gateway failed; the log has the reason under this request id")
             await self._refuse(send, visit, failed)
         finally:
+            visit.end = None
             state.telemetry.in_flight.dec()
             settle(visit, status, failed)
             state.telemetry.finish(record, status, label, None if failed is None else getattr(failed, "kind", None) or failed.code)
+            failed = None  # its traceback holds this frame
 
     @abstractmethod
     def request(self, visit: Visit, raw: bytes) -> Request:

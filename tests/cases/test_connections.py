@@ -1,0 +1,58 @@
+"""One request and its answer on a client's connection: who left, what is kept, what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from asking import Bare
+from running import CHAT, STREAM, Running, serving, serving_app, yaml
+
+from gateway import config
+from gateway.app import Gateway
+from gateway.chat import Record
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.fixture
+async def running() -> AsyncIterator[Running]:
+    async with serving(yaml({"a": "mock://?gap=0"})) as running:
+        yield running
+
+
+@pytest.mark.parametrize("body", [CHAT, STREAM, {**CHAT, "model": "unknown"}], ids=["plain", "stream", "refused"])
+async def test_a_request_leaves_nothing_to_the_garbage_collector(running: Running, body: dict[str, Any]) -> None:
+    await running.chat(body)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            await running.chat(body)
+        await asyncio.sleep(0.01)
+        records = sum(isinstance(thing, Record) for thing in gc.get_objects())
+    finally:
+        gc.enable()
+
+    assert records == 0
+
+
+async def test_a_silent_connection_is_closed_after_its_time_and_not_before_the_answer() -> None:
+    gateway = Gateway(lambda: config.parse(yaml({"a": "mock://?slow_ttft=1500ms"}) + "store: sqlite://\n"))
+    async with serving_app(gateway, timeout_keep_alive=1) as running:
+        client = await Bare.connect(running.url)
+        client.writer.write(HEALTH)
+        await client.until(b'"ok"}')
+        await asyncio.sleep(0.6)
+        client.got = b""
+        client.writer.write(HEALTH)
+        await client.until(b'"ok"}')
+        slow = await running.chat()
+        async with asyncio.timeout(3):
+            assert await client.reader.read(-1) == b""
+        await client.close()
+
+    assert slow.status_code == 200
