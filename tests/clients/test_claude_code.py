@@ -13,7 +13,7 @@ from children import closed, installed, run
 from deepseek import deepseek, reasoning_given_back
 from openai_client import over
 from running import KEY, Running, serving
-from upstream_double import CUT, Upstream, answer, delta, role, tool_call
+from upstream_double import CUT, Upstream, answer, chunk, delta, finish, role, tool_call
 
 QUIET = dict.fromkeys(
     ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_AUTOUPDATER", "DISABLE_BUG_COMMAND"), "1"
@@ -39,10 +39,10 @@ def claude(tmp_path: Path) -> Claude:
     home.mkdir()
     folder.mkdir()
 
-    async def asked(running: Running, **more: str) -> Told:
+    async def asked(running: Running, *arguments: str, **more: str) -> Told:
         address = {"ANTHROPIC_BASE_URL": running.url.removesuffix("/v1"), "ANTHROPIC_MODEL": "m", "ANTHROPIC_DEFAULT_HAIKU_MODEL": "m"}
         env = {**closed(home), **QUIET, **address, "CLAUDE_CONFIG_DIR": str(home), **(more or {"ANTHROPIC_API_KEY": KEY})}
-        ended = await run(["node", program, "-p", "hi", "--output-format", "json"], env, folder)
+        ended = await run(["node", program, "-p", "hi", "--output-format", "json", *arguments], env, folder)
         return Told(ended.code, json.loads(ended.out))
 
     return asked
@@ -73,6 +73,24 @@ async def test_it_reads_a_file_and_deepseek_accepts_the_second_turn(a: Upstream,
     assert reasoning_given_back(a) == "I need it"
     [result] = [message for message in a.requests[1].json["messages"] if message["role"] == "tool"]
     assert "cloudless" in result["content"]
+
+
+async def test_it_thinks_with_our_tool_over_mcp(a: Upstream, claude: Claude) -> None:
+    thoughts = [{"thought": f"step {n}", "next_thought_needed": n < 2, "thought_number": n, "total_thoughts": 2} for n in (1, 2)]
+    for n, thought in enumerate(thoughts):
+        call = tool_call("mcp__thinkgate__sequential_thinking", json.dumps(thought), id=f"call_{n}")
+        a.stream(role(), chunk({"tool_calls": [call]}), finish("tool_calls"), "[DONE]")
+    a.stream(*answer("Done"))
+
+    async with serving(over(a)) as running:
+        server = {"type": "http", "url": running.url.removesuffix("/v1") + "/mcp", "headers": {"Authorization": f"Bearer {KEY}"}}
+        settings = json.dumps({"mcpServers": {"thinkgate": server}})
+        told = await claude(running, "--mcp-config", settings, "--strict-mcp-config", "--allowedTools", "mcp__thinkgate__sequential_thinking")
+
+    assert (told.code, told.result["result"], len(a.requests)) == (0, "Done", 3)
+    assert "mcp__thinkgate__todo_write" in [tool["function"]["name"] for tool in a.requests[0].json["tools"]]
+    seen = [str(message["content"]) for message in a.requests[2].json["messages"] if message["role"] == "tool"]
+    assert ['"thought_history_length":1' in seen[0], '"thought_history_length":2' in seen[1]] == [True, True], "one session for both"
 
 
 async def test_when_no_provider_answers_the_result_is_our_message(a: Upstream, claude: Claude) -> None:
