@@ -57,10 +57,13 @@ async def test_t32_the_tools_are_listed_with_their_hints(running: Running) -> No
         assert one.server_info is not None
         assert one.server_info.name == "thinkgate"
 
-    assert sorted(tools) == ["sequential_thinking", "todo_write"]
+    assert sorted(tools) == ["calculator", "sequential_thinking", "todo_write"]
     hints = tools["sequential_thinking"].annotations
     assert hints is not None
     assert (hints.read_only_hint, hints.idempotent_hint) == (False, False)
+    pure = tools["calculator"].annotations
+    assert pure is not None
+    assert pure.read_only_hint
     assert "thought_number" in tools["sequential_thinking"].input_schema["properties"]
 
 
@@ -78,11 +81,13 @@ async def test_t19_thoughts_live_in_one_session_and_in_no_other(running: Running
 
 async def test_a_call_that_cannot_be_done_says_so_to_the_model(running: Running) -> None:
     async with client(running) as one:
-        wrong = await one.call_tool("todo_write", {"steps": 3})
+        sum_ = await one.call_tool("calculator", {"expression": "2 * 21"})
+        wrong = await one.call_tool("calculator", {})
         with pytest.raises(MCPError, match="sequential_thinking"):
             await one.call_tool("sequential_thinkin", {})
         alias = told(await one.call_tool("sequentialthinking", {"thought": "x", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1}))
 
+    assert "42" in str(sum_.content)
     assert wrong.is_error
     assert alias["success"]
 

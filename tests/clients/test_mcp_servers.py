@@ -118,7 +118,7 @@ async def test_t19_the_typescript_sdk_thinks_in_two_sessions(tmp_path: Path) -> 
 
     assert ended.code == 0, ended.errors
     assert json.loads(ended.out) == {
-        "tools": ["sequential_thinking", "todo_write"],
+        "tools": ["calculator", "sequential_thinking", "todo_write"],
         "lengths": [1, 2, 1],
         "refused": 401,
     }

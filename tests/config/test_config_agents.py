@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway import config
+from gateway.app import secrets_of
 from gateway.config.agents import AgentLimits, Thinking
 from gateway.errors import ConfigError
 
@@ -67,6 +68,17 @@ def test_a_model_is_whatever_a_request_may_name(model: str) -> None:
 )
 def test_faults_of_an_agent(text: str, fault: str) -> None:
     assert fault_of(text) == fault
+
+
+def test_what_opens_an_mcp_server_is_a_secret() -> None:
+    text = (
+        "pattern: react, model: smart, mcp: {m: {url: http://b, headers: {Authorization: Bearer abc-123-def}}, n: {command: [x], env: {TOKEN: ghp-1234567890}}}"
+    )
+    conf = config.parse(HEAD + f"  x: {{{text}}}\n", env={}, allow_agents=True)
+
+    assert {"Bearer abc-123-def", "ghp-1234567890"} <= set(secrets_of(conf))
+    assert "abc-123-def" not in repr(conf)
+    assert "ghp-1234567890" not in repr(conf)
 
 
 def test_a_web_search_without_a_key_names_both() -> None:

@@ -171,8 +171,9 @@ def _own() -> Registry:
     import mcp.server.lowlevel
     import mcp.server.streamable_http_manager  # noqa: F401
 
+    from gateway.agent.tools.calculator import Calculator
     from gateway.agent.tools.registry import Registry
     from gateway.agent.tools.thinking import SequentialThinking
     from gateway.agent.tools.todo import TodoWrite
 
-    return Registry([SequentialThinking(), TodoWrite()])
+    return Registry([SequentialThinking(), TodoWrite(), Calculator()])
