@@ -5,22 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 
 from gateway.store.engine import Engine, Many, Sql, Steps
-from gateway.store.faults import SharedAway, StoreRefused, StoreUnavailable
+from gateway.store.faults import Fenced, SharedAway, StoreRefused, StoreUnavailable
 from gateway.store.rows import KeyRow, Page, RequestRow, UsageRow
+from gateway.store.run_rows import Due, EventRow, RunPage, RunRow, SessionRow, Wait, session_key
+from gateway.store.run_store import LEASE, Runs
+from gateway.store.runs import Kept
+from gateway.store.sessions import Busy
 from gateway.store.shared import Script, Shared
 from gateway.store.shared_limits import Part, SharedLimits, Terms, Used, Verdict
 from gateway.store.shared_rests import RestBoard
 from gateway.store.sqlite import MEMORY, Sqlite
 from gateway.store.store import SqlStore, Store
+from gateway.store.texts import to_text
 
 __all__ = [
+    "LEASE",
+    "Busy",
+    "Due",
+    "EventRow",
+    "Fenced",
+    "Kept",
     "KeyRow",
     "Many",
     "Page",
     "Part",
     "RequestRow",
     "RestBoard",
+    "RunPage",
+    "RunRow",
+    "Runs",
     "Script",
+    "SessionRow",
     "Shared",
     "SharedAway",
     "SharedLimits",
@@ -34,7 +49,10 @@ __all__ = [
     "UsageRow",
     "Used",
     "Verdict",
+    "Wait",
     "open_store",
+    "session_key",
+    "to_text",
 ]
 
 

@@ -13,7 +13,7 @@ outside itself, sees either all of its writes kept or none, and refuses by raisi
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -42,17 +42,21 @@ Steps: TypeAlias = Generator[Sql | Many, list[Row], T]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Where the two databases differ: the words of a table's definition, and how a schema is locked and looked for."""
+    """Where the two databases differ: the words of a table's definition, how a schema is locked and looked for, the clock."""
 
     name: str
     words: dict[str, str]
     known: str
     """a statement with one row if `thinkgate_meta` exists, else none"""
+    now: str
+    """an expression: the database's own clock, unix seconds"""
+    notify: str | None = None
+    """a statement with a channel and a text that tells listeners when the transaction is kept; None: nobody can listen"""
     lock: str | None = None
     """what keeps other processes out of the schema until the transaction ends; None: the transaction itself does"""
 
     def spell(self, text: str) -> str:
-        """A definition with `{blob}` and `{serial}` in this database's words."""
+        """A definition with `{blob}`, `{serial}` and `{keyed}` in this database's words."""
         return text.format_map(self.words)
 
 
@@ -71,6 +75,9 @@ class Engine(Protocol):
         Kept means: through the death of this process. `durable`: through a power cut too,
         which SQLite pays with one wait for the disk; PostgreSQL always does.
         """
+
+    def listen(self, channel: str) -> AsyncGenerator[str]:
+        """What any process tells on a channel: first "", once the line stands, then each text. StoreUnavailable when it is cut."""
 
     async def backup(self, path: Path) -> None:
         """A copy of all that is committed, in a new file. StoreRefused where the database has its own tool."""

@@ -21,3 +21,9 @@ class SharedAway(Overloaded):
     """The shared state did not answer, or not in time. Whoever asks goes on with what this process knows."""
 
     code = "shared_away"
+
+
+class Fenced(GatewayError):
+    """A run is not this process's any more: another took it over, or it ended. What was to be written is not kept."""
+
+    code = "run_fenced"

@@ -12,8 +12,8 @@ import asyncio
 import os
 import re
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
 
 import psycopg
@@ -27,8 +27,10 @@ from gateway.store.schema import migrate
 
 DIALECT = Dialect(
     name="postgresql",
-    words={"blob": "BYTEA", "serial": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"},
+    words={"blob": "BYTEA", "serial": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "keyed": ""},
     known="SELECT 1 WHERE to_regclass('thinkgate_meta') IS NOT NULL",
+    now="CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)",
+    notify="SELECT pg_notify(?, ?)",
     lock="SELECT pg_advisory_xact_lock(7526466505961600)",
 )
 
@@ -59,6 +61,7 @@ class Postgres:
     dialect = DIALECT
 
     def __init__(self, target: str, patience: float) -> None:
+        self._target = target
         self._pool = _Pool(target, patience)
 
     @classmethod
@@ -85,6 +88,18 @@ class Postgres:
                 return await _drive(connection, steps)
         except TimeoutError as error:
             raise StoreUnavailable("the store does not answer in time") from error
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"the store does not serve: {type(error).__name__} {error.sqlstate or ''}".rstrip()) from error
+
+    async def listen(self, channel: str) -> AsyncGenerator[str]:
+        """On a connection of its own, as long as the generator is open."""
+        try:
+            async with await psycopg.AsyncConnection.connect(self._target, autocommit=True) as connection:
+                await connection.execute(f"LISTEN {channel}")
+                yield ""
+                async with aclosing(connection.notifies()) as notices:
+                    async for notice in notices:
+                        yield notice.payload
         except psycopg.Error as error:
             raise StoreUnavailable(f"the store does not serve: {type(error).__name__} {error.sqlstate or ''}".rstrip()) from error
 

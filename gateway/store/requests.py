@@ -10,6 +10,7 @@ from gateway.chat import dumps, loads
 from gateway.errors import InvalidRequest
 from gateway.store.engine import Many, Row, Sql, Steps
 from gateway.store.rows import Page, RequestRow, UsageRow
+from gateway.store.texts import LONGEST, plain
 
 HOUR = 3600
 
@@ -17,7 +18,6 @@ _FIELDS = tuple(field.name for field in fields(RequestRow))
 _COLUMNS = tuple("key_name" if name == "key" else name for name in _FIELDS)
 _TEXTS = ("id", "endpoint", "model", "key", "key_id", "team", "kind", "provider", "target_model", "run_id", "uid")
 _COUNTS = ("status", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "first_token_ms", "total_ms")
-_LONGEST = 256  # bytes of a text: the sums' index holds five of them, and PostgreSQL's entries end at 2,704
 _MOST = 10**12  # of a count: nine million of these can be summed up in 64 bits
 _AT_ONCE = 1000
 
@@ -56,8 +56,8 @@ def clean(row: RequestRow) -> RequestRow:
     changes: dict[str, Any] = {}
     for name in _TEXTS:
         text = getattr(row, name)
-        if text is not None and not (len(text) <= _LONGEST and text.isascii() and text.isprintable()):  # almost none
-            changes[name] = _plain(text)
+        if text is not None and not (len(text) <= LONGEST and text.isascii() and text.isprintable()):  # almost none
+            changes[name] = plain(text)
     for name in _COUNTS:
         count = getattr(row, name)
         if count is not None and not (type(count) is int and 0 <= count <= _MOST):
@@ -70,7 +70,7 @@ def clean(row: RequestRow) -> RequestRow:
 
 
 def page(limit: int, before: int | None, key_name: str | None, model: str | None) -> Steps[Page]:
-    conditions = [("seq < ?", _bounded(before)), ("key_name = ?", _plain(key_name)), ("model = ?", _plain(model))]
+    conditions = [("seq < ?", _bounded(before)), ("key_name = ?", plain(key_name)), ("model = ?", plain(model))]
     asked = [(text, value) for text, value in conditions if value is not None]
     where = " WHERE " + " AND ".join(text for text, _ in asked) if asked else ""
     limit = min(max(limit, 1), _AT_ONCE)
@@ -79,7 +79,7 @@ def page(limit: int, before: int | None, key_name: str | None, model: str | None
 
 
 def one(id: str) -> Steps[RequestRow | None]:
-    rows = yield Sql(_SELECT + " WHERE id = ? ORDER BY seq DESC LIMIT 1", (_plain(id),))
+    rows = yield Sql(_SELECT + " WHERE id = ? ORDER BY seq DESC LIMIT 1", (plain(id),))
     return _row(rows[0]) if rows else None
 
 
@@ -97,7 +97,7 @@ def usage(by: str, since: float | None, until: float | None) -> Steps[list[Usage
 
 
 def spent(column: str, name: str, since: float) -> Steps[float]:
-    rows = yield Sql(f"SELECT SUM(cost) FROM thinkgate_totals WHERE {column} = ? AND hour >= ?", (_plain(name), _hour(since)))  # noqa: S608
+    rows = yield Sql(f"SELECT SUM(cost) FROM thinkgate_totals WHERE {column} = ? AND hour >= ?", (plain(name), _hour(since)))  # noqa: S608
     return float(rows[0][0] or 0.0)
 
 
@@ -155,14 +155,6 @@ def _row(row: Row) -> RequestRow:
     named |= {"stream": bool(named["stream"]), "estimated": bool(named["estimated"])}
     named |= {"attempts": tuple(loads(named["attempts"])), "transforms": tuple(loads(named["transforms"]))}
     return RequestRow(**named)
-
-
-def _plain(text: str | None) -> str | None:
-    """Text as both databases keep it: no NUL, no lone surrogate, not too long."""
-    if text is None:
-        return None
-    whole = text.encode(errors="replace").replace(b"\0", b"?")
-    return whole[:_LONGEST].decode(errors="ignore")
 
 
 def _bounded(count: int | None) -> int | None:

@@ -86,7 +86,85 @@ _FIRST = (
     "CREATE INDEX thinkgate_totals_team ON thinkgate_totals (team, hour)",
 )
 
-MIGRATIONS: tuple[Sequence[str | Many], ...] = (_FIRST,)
+_RUNS = (
+    # JSON is text, and `output` and `reasoning` are JSON too: PostgreSQL keeps no NUL otherwise
+    """CREATE TABLE thinkgate_runs (
+        nr {serial},
+        id TEXT NOT NULL UNIQUE,
+        agent TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        key_name TEXT NOT NULL,
+        session TEXT,
+        session_id TEXT,
+        status TEXT NOT NULL,
+        reason TEXT,
+        input TEXT NOT NULL,
+        output TEXT NOT NULL,
+        reasoning TEXT NOT NULL,
+        error TEXT,
+        usage TEXT NOT NULL,
+        cost DOUBLE PRECISION,
+        steps BIGINT NOT NULL,
+        background BIGINT NOT NULL,
+        detached BIGINT NOT NULL,
+        idempotency_key TEXT,
+        request_hash TEXT NOT NULL,
+        settings TEXT NOT NULL,
+        parent_run TEXT,
+        forked_from TEXT,
+        forked_seq BIGINT,
+        metadata TEXT NOT NULL,
+        waiting TEXT,
+        wake_at DOUBLE PRECISION,
+        created_at DOUBLE PRECISION NOT NULL,
+        finished_at DOUBLE PRECISION,
+        owner TEXT,
+        epoch BIGINT NOT NULL,
+        lease_until DOUBLE PRECISION,
+        attempts BIGINT NOT NULL,
+        last_seq BIGINT NOT NULL,
+        cancel BIGINT NOT NULL
+    )""",
+    # without an idempotency key it is NULL, and NULLs are never equal
+    "CREATE UNIQUE INDEX thinkgate_runs_once ON thinkgate_runs (tenant, agent, idempotency_key)",
+    # not by the lease too: it changes with every write
+    "CREATE INDEX thinkgate_runs_status ON thinkgate_runs (status, nr)",
+    "CREATE INDEX thinkgate_runs_finished ON thinkgate_runs (finished_at)",
+    """CREATE TABLE thinkgate_events (
+        run_id TEXT NOT NULL,
+        seq BIGINT NOT NULL,
+        type TEXT NOT NULL,
+        step BIGINT NOT NULL,
+        data TEXT NOT NULL,
+        key TEXT NOT NULL,
+        state TEXT,
+        time DOUBLE PRECISION NOT NULL,
+        epoch BIGINT NOT NULL,
+        PRIMARY KEY (run_id, seq)
+    ) {keyed}""",
+    """CREATE TABLE thinkgate_sessions (
+        key TEXT PRIMARY KEY,
+        session_id TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        state TEXT NOT NULL,
+        version BIGINT NOT NULL,
+        run_id TEXT,
+        created_at DOUBLE PRECISION NOT NULL,
+        updated_at DOUBLE PRECISION NOT NULL
+    )""",
+    """CREATE TABLE thinkgate_waiting (
+        tenant TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        expires DOUBLE PRECISION,
+        used BIGINT NOT NULL,
+        PRIMARY KEY (tenant, call_id)
+    )""",
+    "CREATE INDEX thinkgate_waiting_run ON thinkgate_waiting (run_id)",
+)
+
+MIGRATIONS: tuple[Sequence[str | Many], ...] = (_FIRST, _RUNS)
 
 
 def version(dialect: Dialect) -> Steps[int]:

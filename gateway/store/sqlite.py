@@ -10,7 +10,7 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -22,8 +22,9 @@ from gateway.store.schema import migrate
 
 DIALECT = Dialect(
     name="sqlite",
-    words={"blob": "BLOB", "serial": "INTEGER PRIMARY KEY AUTOINCREMENT"},
+    words={"blob": "BLOB", "serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "keyed": "WITHOUT ROWID"},
     known="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'thinkgate_meta'",
+    now="((julianday('now') - 2440587.5) * 86400.0)",  # in milliseconds; unixepoch('subsec') is of 3.42
 )
 
 MEMORY = ":memory:"
@@ -71,6 +72,9 @@ class Sqlite:
 
     async def write(self, steps: Steps[T], *, durable: bool = False) -> T:
         return await self._writer.transact("BEGIN IMMEDIATE", steps, durable=durable)
+
+    def listen(self, channel: str) -> AsyncGenerator[str]:
+        raise StoreRefused("SQLite tells nobody of a write: who waits for one must look")
 
     async def backup(self, path: Path) -> None:
         """Written beside `path` and moved there when it is whole, so that a file of this name is always a good copy."""

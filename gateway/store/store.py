@@ -10,11 +10,15 @@ from gateway.store import keys, pins, requests
 from gateway.store.engine import Engine
 from gateway.store.faults import StoreUnavailable
 from gateway.store.rows import KeyRow, Page, RequestRow, UsageRow
+from gateway.store.run_store import Runs
 from gateway.store.schema import version
 
 
 class Store(Protocol):
-    """Keys, requests and usage. Every method may raise StoreUnavailable; the same call may succeed later."""
+    """Keys, requests, usage and agent runs. Every method may raise StoreUnavailable; the same call may succeed later."""
+
+    runs: Runs
+    """runs of agents and their sessions"""
 
     async def pepper(self) -> bytes:
         """The 32 bytes under which keys are digested: made once per store."""
@@ -82,6 +86,7 @@ class SqlStore:
     def __init__(self, engine: Engine, most: int | None = None) -> None:
         self.engine = engine
         self._most = most
+        self.runs = Runs(engine)
 
     async def pepper(self) -> bytes:
         return await self.engine.read(keys.pepper())

@@ -28,7 +28,7 @@ def statement(text: str) -> Steps[list]:
 
 
 async def empty(engine: Engine) -> None:
-    for table in ("keys", "requests", "totals", "meta"):
+    for table in ("keys", "requests", "totals", "runs", "events", "sessions", "waiting", "meta"):
         await engine.write(statement(f"DROP TABLE thinkgate_{table}"))
 
 
