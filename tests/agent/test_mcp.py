@@ -12,6 +12,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from gateway.agent.mcp import Offered, Servers
 from gateway.agent.tools import Context, Observation
@@ -112,6 +113,20 @@ async def test_a_crashed_server_comes_back_and_only_safe_calls_are_made_again(se
     assert not lost.ok
     assert "whether it took effect is unknown" in lost.text
     assert calls(tmp_path).count("die") == 1
+
+
+async def test_child_processes_are_the_same_on_the_loop_of_a_real_gateway(tmp_path: Path) -> None:
+    async def used() -> list[str]:
+        servers = Servers()
+        offered = await servers.tools({"odd": script(tmp_path), "bad": python("import sys; sys.exit('no token')")})
+        seen = [*offered.warnings, (await call(offered, "die_once")).text, (await call(offered, "add", a=1, b=2)).text]
+        await servers.aclose()
+        return seen
+
+    warning, *texts = await asyncio.to_thread(uvloop.run, used())
+
+    assert "it said: no token" in warning
+    assert texts == ["alive", "3"]
 
 
 async def test_a_server_that_left_between_two_calls_is_missed_by_no_call(servers: Servers, tmp_path: Path) -> None:

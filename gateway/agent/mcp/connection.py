@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections import deque
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
     from mcp.shared.message import SessionMessage
     from mcp.types import CallToolResult, Tool
-
-log = logging.getLogger("thinkgate.mcp")
 
 STARTING = 300.0
 """seconds in which a server must have started: `npx` may have to download it first"""
@@ -103,6 +100,7 @@ class Life:
 
     async def _live(self) -> None:
         try:
+            await asyncio.to_thread(_import)  # it takes a second or more, in which others are served
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(STARTING):
                     self.client = await stack.enter_async_context(self._made(await self._transport(stack)))
@@ -175,7 +173,7 @@ class Life:
 
     def _why(self, cause: BaseException) -> str:
         if isinstance(cause, FileNotFoundError):
-            return f"there is no {cause.filename!r} to start"
+            return f"there is no {cause.filename or self.server.command[0]!r} to start"
         if isinstance(cause, TimeoutError):
             return "it did not answer in time"
         said = " ".join(b"".join(self._words).decode("utf-8", "replace").split())[-_SHOWN:]
@@ -272,7 +270,6 @@ class Connection:
         if not life.counted:
             life.counted = True
             self._failed()
-            log.warning("MCP server %s: %s", self.server.name, fault)
         raise ServerDown(fault)
 
     async def _rest(self) -> None:
@@ -343,6 +340,11 @@ class _Watched:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
         return await self._stream.__aexit__(kind, error, trace)
+
+
+def _import() -> None:
+    import mcp
+    import mcp.client.streamable_http  # noqa: F401
 
 
 async def _all_tools(client: Client) -> list[Tool]:

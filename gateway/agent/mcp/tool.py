@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from gateway.chat import Json, dumps
 
 if TYPE_CHECKING:
     from mcp import types
+
+log = logging.getLogger("thinkgate.mcp")
 
 _LONGEST = 8_000  # characters of a description
 _SHOWN = 500  # characters of a refusal
@@ -92,8 +95,10 @@ class McpTool(Tool):
         except TimeoutError:
             return Observation(f"MCP server {self.server} gave no answer within {context.timeout:g} s{heard}", ok=False)
         except ServerDown as error:
+            log.warning("MCP server %s is not available: %s", self.server, error.message)
             return Observation(f"MCP server {self.server} is not available: {error.message}", ok=False)
         except ConnectionBroke as error:
+            log.warning("MCP server %s: %s", self.server, error.message)
             return Observation(f"MCP server {self.server}: {error.message}{heard}", ok=False)
         except Exception as error:  # a refusal, or an answer that breaks the protocol: the model may try something else
             cause = innermost(error)
