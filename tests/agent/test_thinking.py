@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.agent.memory.caps import cap_output
 from gateway.agent.tools import Context
 from gateway.agent.tools.thinking import PARAMETERS, SequentialThinking, Thoughts
-from gateway.agent.tools.thoughts import SHOWN
 
 Session = dict[str, Any]
 
@@ -383,10 +383,22 @@ def test_contents_that_grow_without_end_lose_their_oldest_and_say_so() -> None:
     thoughts = Thoughts()
     data = accepted(thoughts, *(step(number, 100, thought=f"{number:04}" + "x" * 1996, branch_from_thought=1, branch_id="b") for number in range(1, 10)))
     shown = data["branch_contents"]["b"]
-    assert sum(len(one["thought"]) for one in shown) <= SHOWN
-    assert [one["thought_number"] for one in shown] == [4, 5, 6, 7, 8, 9]
-    assert data["warnings"] == ["branch_contents leaves out the oldest 3 thoughts"]
+    assert [one["thought_number"] for one in shown] == [7, 8, 9]
+    assert data["warnings"] == ["branch_contents leaves out the oldest 6 thoughts"]
     assert len(thoughts.branches["b"]) == 9
+
+
+@pytest.mark.parametrize("length", [1, 30, 2000])
+def test_a_result_stays_below_the_cap_of_a_tools_output(length: int) -> None:
+    """T20, T22, X7: what is cut in the middle is no JSON any more"""
+    thoughts = Thoughts()
+    for number in range(1, 1000):
+        branch = {"branch_from_thought": 1, "branch_id": f"b{number % 50}"} if number % 2 else {}
+        accepted(thoughts, step(number, 1000, thought="x" * length, **branch))
+    result = thoughts.add(step(1000, 1000, thought="思" * length, revises_thought=999, branch_from_thought=1, branch_id="b1"))
+    assert result["success"]
+    assert result["data"]["effective_thoughts"]
+    assert cap_output(json.dumps(result, ensure_ascii=False)) == json.dumps(result, ensure_ascii=False)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,11 @@ MAX_BRANCHES = 50
 MAX_LENGTH = 2000
 """characters (code points) of one thought"""
 MAX_BRANCH_ID = 100
-SHOWN = 12_000
-"""characters of thoughts that a result repeats, so that results do not grow with the square of the history"""
+SHOWN = 8_000
+"""characters that a result spends on repeating thoughts, once for branches and once for revisions, so that it stays
+below the cap of a tool's output however long the history is"""
+_ENTRY = 40
+"""characters of the JSON around a repeated thought"""
 
 Revision = Literal["replace", "amend", "cancel"]
 REVISIONS: tuple[Revision, ...] = ("replace", "amend", "cancel")
@@ -256,15 +259,15 @@ def _revision_type(value: object) -> Revision:
 
 
 def newest(branches: Mapping[str, list[Thought]]) -> tuple[Json, int]:
-    """The contents of the branches, and how many of the oldest thoughts of each had no room in SHOWN characters."""
+    """The contents of the branches, and how many of the oldest thoughts of each had no room."""
     room, left_out = SHOWN, 0
     out: Json = {}
     for name, thoughts in reversed(list(branches.items())):
         kept: list[Json] = []
         for thought in reversed(thoughts):
-            if len(thought.thought) > room:
+            if len(thought.thought) + _ENTRY > room:
                 break
-            room -= len(thought.thought)
+            room -= len(thought.thought) + _ENTRY
             kept.append({"thought_number": thought.thought_number, "thought": thought.thought})
         left_out += len(thoughts) - len(kept)
         out[name] = kept[::-1]
@@ -272,11 +275,11 @@ def newest(branches: Mapping[str, list[Thought]]) -> tuple[Json, int]:
 
 
 def _shown(thoughts: tuple[InForce, ...]) -> list[Json]:
-    """The newest of them that have room in SHOWN characters."""
+    """The newest of them that have room."""
     room = SHOWN
     kept: list[Json] = []
     for one in reversed(thoughts):
-        room -= len(one.thought) + sum(map(len, one.amendments))
+        room -= len(one.thought) + len(one.branch_id or "") + sum(map(len, one.amendments)) + _ENTRY
         if room < 0:
             break
         kept.append(one.to_json())

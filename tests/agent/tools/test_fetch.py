@@ -141,7 +141,7 @@ async def test_a_failure_is_an_observation(site: Site) -> None:
 async def test_arguments_that_do_not_fit_are_an_observation(arguments: dict[str, Any]) -> None:
     got = await Fetch().call(arguments, Context())
     assert not got.ok
-    assert got.text.startswith("Error: ")
+    assert got.text.startswith("Error: start must be" if "start" in arguments else "Error: url must be")
 
 
 async def test_control_characters_do_not_come_through(site: Site) -> None:

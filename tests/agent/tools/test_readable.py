@@ -65,6 +65,7 @@ def test_a_page_becomes_text(page: str, shown: str) -> None:
         ('<a data-href="/no">y</a>', "y"),
         ('<a href="/x"><img src=i></a>z', "z"),
         ("<a href=/x>y", "y"),
+        ("<a href=/x>y</a> z <a href=/w>w</a>", "[y](https://example.com/x) z [w](https://example.com/w)"),
         ("<a href=/x>y<a href=/z>w</a>", "[y](https://example.com/x)[w](https://example.com/z)"),
         (f'<a href="/{"x" * 600}">y</a>', "y"),
     ],
