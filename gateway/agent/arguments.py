@@ -21,6 +21,7 @@ from gateway.config import suggest
 _SHOWN = 60  # characters of a value in a message
 _OBJECTS = 8  # one after the other
 _PAIRED = 20_000  # characters; a longer text is one value
+_WORDS = 200  # characters of a field's description
 _FIELDS = 20  # fields that a message lists
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -295,13 +296,13 @@ class _Checks:
     """Casting and validation for one schema."""
 
     def __init__(self, schema: Json) -> None:
-        from jsonschema.validators import validator_for  # 0.2 s, and only runs with tools need it
+        from jsonschema.validators import Draft202012Validator, validator_for  # 0.2 s, and only runs with tools need it
         from referencing import Registry
 
         self._schema = schema
-        kind = validator_for(schema)
         self._validator: Any = None
         try:
+            kind = validator_for(schema, default=Draft202012Validator)
             kind.check_schema(schema)
             # an empty registry: a $ref to another machine is never fetched
             self._validator = kind(schema, registry=Registry())
@@ -382,14 +383,23 @@ def _about(schema: Any, root: Json) -> str:
     return f" ({wants(schema, root)}{': ' + text[:80] if text else ''})"
 
 
-def _fields(schema: Json) -> str:
-    """A sentence that lists what the tool takes."""
+def takes(schema: Json, *, words: bool = False) -> str:
+    """The fields of a schema on one line: `q (string, required), n (integer)`; `words`: with their descriptions."""
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
-        return ". The tool takes no arguments: {}"
+        return ""
     required = schema.get("required") or ()
-    told = [f"{name} ({wants(part, schema)}{', required' if name in required else ''})" for name, part in islice(properties.items(), _FIELDS)]
-    return f". The tool takes: {', '.join(told)}{', ...' if len(properties) > _FIELDS else ''}"
+    told = []
+    for name, part in islice(properties.items(), _FIELDS):
+        about = " ".join(str(part.get("description") or "").split())[:_WORDS] if words and isinstance(part, dict) else ""
+        told.append(f"{name} ({wants(part, schema)}{', required' if name in required else ''}{f': {about}' if about else ''})")
+    return ", ".join(told) + (", ..." if len(properties) > _FIELDS else "")
+
+
+def _fields(schema: Json) -> str:
+    """A sentence that lists what the tool takes."""
+    listed = takes(schema)
+    return f". The tool takes: {listed}" if listed else ". The tool takes no arguments: {}"
 
 
 def _place(path: Any) -> str:

@@ -91,6 +91,19 @@ def test_descriptions_have_a_line_for_each_tool_h13() -> None:
     assert Registry().descriptions() == NO_TOOLS == "No tools are available."
 
 
+def test_the_manual_says_what_each_tool_takes() -> None:
+    def now() -> str:
+        """The time."""
+        return "12:00"
+
+    assert Registry([Echo(), add, now]).manual() == (
+        "- add: Add two numbers. Parameters: a (integer, required), b (integer)\n"
+        "- echo: Say it again Parameters: input (string, required: what)\n"
+        "- now: The time. No parameters."
+    )
+    assert Registry().manual() == NO_TOOLS
+
+
 def test_a_description_of_several_lines_stays_on_one() -> None:
     def f() -> None:
         """One.

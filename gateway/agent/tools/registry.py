@@ -107,6 +107,14 @@ class Registry:
         """One line `- name: description` per tool, or NO_TOOLS (H13)."""
         return "\n".join(f"- {name}: {' '.join(self._tools[name].description.split())}" for name in self.names()) or NO_TOOLS
 
+    def manual(self) -> str:
+        """`descriptions()` with what each tool takes: for models that learn of their tools in words alone."""
+        lines = []
+        for tool in self:
+            fields = arguments.takes(tool.parameters, words=True)
+            lines.append(f"- {tool.name}: {' '.join(tool.description.split())}" + (f" Parameters: {fields}" if fields else " No parameters."))
+        return "\n".join(lines) or NO_TOOLS
+
     async def execute(self, name: str, params: str | Mapping[str, Any] | None = None, context: Context | None = None) -> Observation:
         """Call a tool. A text is read as a text protocol's parameters (`k=v`, JSON, or the value itself).
 
