@@ -189,11 +189,11 @@ async def test_a_call_has_its_time_x1() -> None:
     def blocks() -> None:
         release.wait(10)
 
-    seen = await asyncio.wait_for(made([Call("0", "forever"), Call("1", "blocks"), Call("2", "fast", '{"n": "B"}')], forever, blocks, fast, timeout=0.1), 5)
+    seen = await asyncio.wait_for(made([Call("0", "forever"), Call("1", "blocks"), Call("2", "fast", '{"n": "B"}')], forever, blocks, fast, timeout=0.3), 5)
     release.set()
     assert [one.text for one in seen] == [
-        "Error: forever did not answer within 0.1 s; whether it took effect is unknown",
-        "Error: blocks did not answer within 0.1 s; whether it took effect is unknown",
+        "Error: forever did not answer within 0.3 s; whether it took effect is unknown",
+        "Error: blocks did not answer within 0.3 s; whether it took effect is unknown",
         "B",
     ]
 
