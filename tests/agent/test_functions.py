@@ -166,7 +166,8 @@ async def test_defaults_are_the_functions_own() -> None:
         return f"{a} {b is mark and c is mark}"
 
     assert await called(FunctionTool(f), a=1) == "1 True"
-    opaque = FunctionTool(lambda b=object(): "x", name="f")
+    no_json = object()
+    opaque = FunctionTool(lambda b=no_json: "x", name="f")
     assert opaque.parameters["properties"] == {"b": {}}
 
 
