@@ -65,12 +65,12 @@ class Gateway:
         self._workers = workers
         self._stored = Stored()
         self.servers = Servers()
-        self._mcp = Serving()
         self._providers: dict[str, Provider] = {}
         self._fault: str | None = None
         self.config = read()
         self.shared = self._share(self.config, workers)
         self._memory = Memory(shared=self.shared)
+        self._mcp = Serving(self.shared)
         self.ledger = Ledger(self._telemetry.usage_dropped, workers, self.shared)
         if self.ledger.door is not None:
             self.ledger.door.alone = self._telemetry.decided_alone

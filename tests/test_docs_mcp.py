@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from gateway import config
-from gateway.agent.mcp import connection, results, serving
+from gateway.agent.mcp import connection, results, serving, sessions
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "mcp.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -24,6 +24,6 @@ def test_its_example_can_be_loaded() -> None:
 
 
 def test_its_numbers_are_the_codes() -> None:
-    assert (results.LARGEST, serving.SESSIONS, serving.IDLE, serving.LARGEST, connection.STARTING) == (200_000, 1000, 1800.0, 1 << 20, 300.0)
-    for said in ("200,000 characters", "1,000 sessions", "half an hour", "1 MiB", "five minutes"):
+    assert (results.LARGEST, sessions.MOST, sessions.IDLE, serving.KEPT, connection.STARTING) == (200_000, 1000, 1800.0, 512 * 1024, 300.0)
+    for said in ("200,000 characters", "1,000 sessions", "half an hour", "512 KiB", "five minutes"):
         assert said in TEXT

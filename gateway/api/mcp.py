@@ -8,15 +8,13 @@ import logging
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.agent.mcp.serving import LARGEST
-from gateway.api.answering import send_error
+from gateway.api.answering import send_error, send_json
 from gateway.api.bodies import read_body
 from gateway.api.headers import response_headers
 from gateway.api.state import Visit
 from gateway.errors import ClientGone, GatewayError, MethodNotAllowed, Overloaded
 
 log = logging.getLogger("thinkgate")
-
-_SESSION = b"mcp-session-id"
 
 
 async def mcp(scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,10 +36,14 @@ async def mcp(scope: Scope, receive: Receive, send: Send) -> None:
     try:
         if scope["method"] not in ("POST", "DELETE"):
             raise MethodNotAllowed(f"{scope['path']} accepts POST and DELETE only", ("POST", "DELETE"))
-        raw = await read_body(receive, visit.headers, min(LARGEST, state.server.max_body), state.server.body_timeout)
-        await state.mcp.answer(scope, _again(raw, receive), pass_on, visit.holder.id if visit.holder is not None else "")
-        if scope["method"] == "DELETE" and status < 400:
-            state.mcp.forget(visit.headers.get(_SESSION, b"").decode("latin-1"))
+        owner = visit.holder.id if visit.holder is not None else ""
+        if scope["method"] == "DELETE":
+            await state.mcp.end(visit.headers, owner)
+            await send_json(send, 200, b"{}", response_headers(record))
+            status = 200
+        else:
+            raw = await read_body(receive, visit.headers, min(LARGEST, state.server.max_body), state.server.body_timeout)
+            await state.mcp.answer(scope, raw, _again(raw, receive), pass_on, owner)
     except ClientGone as gone:
         failed, status = gone, gone.status
     except GatewayError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 from running import KEY, Running, serving, yaml
+
+from gateway.agent.mcp import sessions
 
 OTHER = "another-key-for-tests-0123456789"
 INITIALIZE = {
@@ -76,7 +79,7 @@ async def test_t19_thoughts_live_in_one_session_and_in_no_other(running: Running
     assert first["success"]
     lengths = [result["data"]["thought_history_length"] for result in (first, second, apart)]
     assert lengths == [1, 2, 1]
-    assert not running.gateway.state.mcp.kept, "a client that closes its session leaves nothing behind"
+    assert len(running.gateway.state.mcp.sessions) == 0, "a client that closes its session leaves nothing behind"
 
 
 async def test_a_call_that_cannot_be_done_says_so_to_the_model(running: Running) -> None:
@@ -141,7 +144,7 @@ async def test_there_is_nothing_to_get_and_no_room_for_large_bodies(running: Run
 
 async def test_what_a_session_keeps_is_bounded(running: Running) -> None:
     async with client(running) as one:
-        results = [await one.call_tool("todo_write", {"steps": [], "note": "x" * 400_000}) for _ in range(3)]
+        results = [await one.call_tool("todo_write", {"steps": [], "note": "x" * 200_000}) for _ in range(3)]
 
     assert "begin a new one" not in str(results[1].content)
     assert results[2].is_error
@@ -152,3 +155,19 @@ def test_starting_the_gateway_does_not_import_the_sdk() -> None:
     code = "import sys, gateway.app; print([name for name in ('mcp', 'httpx2', 'sse_starlette') if name in sys.modules])"
 
     assert subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout.strip() == "[]"
+
+
+async def test_t31_sessions_are_few_and_end_when_nobody_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST", 2)
+    held = sessions.Sessions()
+    first, second = held.begin(""), held.begin("")
+    assert await held.find(first, "") is not None
+    third = held.begin("")
+    found = [await held.find(id, "") is not None for id in (first, second, third)]
+    assert found == [True, False, True], "the longest unused went"
+
+    monkeypatch.setattr(sessions, "IDLE", 0.02)
+    await asyncio.sleep(0.03)
+    assert await held.find(first, "") is None
+    held.begin("")
+    assert len(held) == 1

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gateway.agent.mcp.sessions import Kept, Sessions
 from gateway.agent.tools import Context, Observation, Tool
-from gateway.chat import Json, dumps
-from gateway.errors import GatewayError, Overloaded
+from gateway.chat import Json, dumps, loads
+from gateway.errors import GatewayError, InvalidRequest, NotFound, Overloaded
+from gateway.store import Shared
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -19,13 +18,12 @@ if TYPE_CHECKING:
 
     from gateway.agent.tools.registry import Registry
 
-SESSIONS = 1000
-IDLE = 1800.0
-"""seconds after which a session that nobody used is forgotten"""
 LARGEST = 1024 * 1024
-"""bytes of a request, and of all arguments that one session keeps"""
+"""bytes of a request"""
+KEPT = 512 * 1024
+"""bytes of all arguments that go into one session"""
 
-_SESSION, _NAMED = "mcp-session-id", "x-session-id"
+_SESSION, _NAMED, _KEPT = b"mcp-session-id", b"x-session-id", "gateway.kept"
 _ABOUT = "Tools that need no other service. What sequential_thinking and todo_write keep lives as long as the session."
 
 Scope = MutableMapping[str, Any]
@@ -33,25 +31,17 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-@dataclass(slots=True)
-class _Kept:
-    """What the tools keep of one session."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    size: int = 0
-    used: float = 0.0
-
-
 class Serving:
     """The ASGI application behind `/mcp`; the SDK is imported, and the tools are made, at the first request.
 
-    Clients of the handshake get a session, which only its own key can use; at most SESSIONS
-    at a time. The protocol of 2026-07-28 has none: what such a client calls itself in
-    `X-Session-Id` is its session then, and without that each request is one of its own.
+    The SDK serves each request by itself; sessions are ours, so that they are the same in all
+    processes that share state. `initialize` begins one, which only its own key can use. The
+    protocol of 2026-07-28 has none: what such a client calls itself in `X-Session-Id` is its
+    session then, and without that each request is one of its own.
     """
 
-    def __init__(self) -> None:
-        self.kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+    def __init__(self, shared: Shared | None = None) -> None:
+        self.sessions = Sessions(shared)
         self._opening = asyncio.Lock()
         self._manager: StreamableHTTPSessionManager | None = None
         self._task: asyncio.Task[None] | None = None
@@ -61,15 +51,43 @@ class Serving:
     def opened(self) -> bool:
         return self._manager is not None
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send, owner: str) -> None:
-        """One request of whoever `owner` names; "" is everybody with a key of the server."""
-        manager = self._manager or await self._open()
-        from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-        from mcp.server.auth.provider import AccessToken
+    async def answer(self, scope: Scope, body: bytes, receive: Receive, send: Send, owner: str) -> None:
+        """One message of whoever `owner` names; "" is everybody with a key of the server. NotFound: its session is over, or was another's."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        id, kept, begun = await self._session(headers, body, owner)
+        scope[_KEPT] = kept
+        before = kept.calls
 
-        if owner:
-            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=owner, scopes=[]))
-        await manager.handle_request(scope, receive, send)
+        async def named(message: MutableMapping[str, Any]) -> None:
+            if begun and message["type"] == "http.response.start" and message["status"] == 200:
+                message["headers"] = [*message["headers"], (_SESSION, self.sessions.begin(owner).encode("ascii"))]
+            await send(message)
+
+        manager = self._manager or await self._open()
+        await manager.handle_request(scope, receive, named)
+        if id and kept.calls > before:
+            self.sessions.save(id, kept)
+
+    async def end(self, headers: MutableMapping[bytes, bytes], owner: str) -> None:
+        """The client has ended its session. NotFound: it has none."""
+        if (given := headers.get(_SESSION)) is None:
+            raise InvalidRequest("the header Mcp-Session-Id says which session shall end", param="mcp-session-id")
+        id = given.decode("latin-1")
+        if await self.sessions.find(id, owner) is None:
+            raise _unknown()
+        self.sessions.forget(id)
+
+    async def _session(self, headers: MutableMapping[bytes, bytes], body: bytes, owner: str) -> tuple[str, Kept, bool]:
+        """The session of a request: its id ("": none), what is kept of it, and whether the request begins one."""
+        if (given := headers.get(_SESSION)) is not None:
+            id = given.decode("latin-1")
+            kept = await self.sessions.find(id, owner)
+            if kept is None:
+                raise _unknown()
+            return id, kept, False
+        if (given := headers.get(_NAMED)) is not None:
+            return *await self.sessions.named(given.decode("latin-1"), owner), False
+        return "", Kept(owner), _initializes(body)
 
     async def aclose(self) -> None:
         """End all sessions."""
@@ -85,9 +103,7 @@ class Serving:
                 registry = await asyncio.to_thread(_own)  # its imports take a second, in which others are served
                 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-                manager = StreamableHTTPSessionManager(
-                    self._server(registry), json_response=True, session_idle_timeout=IDLE, max_sessions=SESSIONS, max_request_body_size=LARGEST
-                )
+                manager = StreamableHTTPSessionManager(self._server(registry), json_response=True, stateless=True, max_request_body_size=LARGEST)
                 ready = asyncio.Event()
                 self._task = asyncio.create_task(self._run(manager, ready))
                 await ready.wait()
@@ -114,8 +130,7 @@ class Serving:
         async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
             if registry.find(params.name) is None:
                 raise MCPError(types.INVALID_PARAMS, registry.unknown(params.name))
-            kept = self._session(ctx.request)
-            seen = await _call(registry, params.name, params.arguments or {}, kept)
+            seen = await _call(registry, params.name, params.arguments or {}, ctx.request.scope[_KEPT])
             return types.CallToolResult(content=[types.TextContent(text=seen.text)], is_error=not seen.ok)
 
         async def discover(ctx: Any, params: types.RequestParams) -> types.DiscoverResult:
@@ -126,32 +141,26 @@ class Serving:
         server.add_request_handler("server/discover", types.RequestParams, discover)
         return server
 
-    def _session(self, request: Any) -> _Kept:
-        """What is kept of the session of a request."""
-        if (name := request.headers.get(_SESSION)) is not None:
-            key = "", name  # the SDK made it and knows whose it is
-        elif (name := request.headers.get(_NAMED)) is not None:
-            user = request.scope.get("user")
-            key = f"key {user.access_token.client_id if user is not None else ''}", name
-        else:
-            return _Kept()
-        now = time.monotonic()
-        kept = self.kept.setdefault(key, _Kept())
-        self.kept.move_to_end(key)
-        kept.used = now
-        while len(self.kept) > SESSIONS or next(iter(self.kept.values())).used < now - IDLE:
-            self.kept.popitem(last=False)
-        return kept
 
-    def forget(self, session: str) -> None:
-        """Its client has ended this session."""
-        self.kept.pop(("", session), None)
+def _unknown() -> NotFound:
+    return NotFound("this session is over, or was never begun; begin a new one", code="session_not_found")
 
 
-async def _call(registry: Registry, name: str, arguments: Json, kept: _Kept) -> Observation:
+def _initializes(body: bytes) -> bool:
+    if b"initialize" not in body:
+        return False
+    try:
+        message = loads(body)
+    except ValueError:
+        return False
+    return isinstance(message, dict) and message.get("method") == "initialize"
+
+
+async def _call(registry: Registry, name: str, arguments: Json, kept: Kept) -> Observation:
+    kept.calls += 1
     kept.size += len(dumps(arguments))
-    if kept.size > LARGEST:
-        return Observation(f"this session has kept {LARGEST} bytes, which is all that it may; begin a new one", ok=False)
+    if kept.size > KEPT:
+        return Observation(f"{KEPT} bytes went into this session, which is all that may; begin a new one", ok=False)
     try:
         return await registry.execute(name, arguments, Context(session=kept.values))
     except (ValueError, GatewayError) as error:  # arguments that do not fit
@@ -167,7 +176,6 @@ def _described(tool: Tool) -> Any:
 
 def _own() -> Registry:
     """The tools that are served."""
-    import mcp.server.auth.middleware.bearer_auth
     import mcp.server.lowlevel
     import mcp.server.streamable_http_manager  # noqa: F401
 
