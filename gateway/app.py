@@ -207,6 +207,7 @@ class Gateway:
         await asyncio.gather(prices.stop(), self._mcp.aclose(), self.servers.aclose())
         await asyncio.gather(*(p.aclose() for p in self.state.router.providers.values()))
         await self.ledger.close()
+        self._telemetry.close()
         if self.shared is not None:
             await self.shared.aclose()
 

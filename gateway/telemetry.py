@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 
 from gateway.chat import Attempt, Json, Record
 
 log = logging.getLogger("thinkgate.request")
 
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_MOMENT = 0.05  # seconds for which a request's line may be kept back
+_AT_ONCE = 4096  # bytes that a pipe takes whole: lines of several processes do not mix
 _WORD = re.compile(r"[!#-~]+")
 
 
@@ -31,48 +37,33 @@ class Telemetry:
         self._write = write
         self.registry = CollectorRegistry(auto_describe=True)
         into = self.registry
-        self._requests = Counter("thinkgate_requests", "Requests answered, by endpoint, model and status.", ("endpoint", "model", "status"), registry=into)
-        self._attempts = Counter(
-            "thinkgate_attempts", "Exchanges with providers, by provider and class (ok: it answered).", ("provider", "class"), registry=into
+        self._requests = Counts("thinkgate_requests", "Requests answered, by endpoint, model and status.", ("endpoint", "model", "status"), into)
+        self._attempts = Counts("thinkgate_attempts", "Exchanges with providers, by provider and class (ok: it answered).", ("provider", "class"), into)
+        self._first = Times("thinkgate_first_token_seconds", "From the request to its first content.", "model", into)
+        self._total = Times("thinkgate_request_seconds", "From the request to the end of its answer.", "model", into)
+        self._tokens = Counts("thinkgate_tokens", "Tokens as the providers counted them.", ("provider", "kind"), into)
+        self._cost = Counts("thinkgate_cost_usd", "USD that answers cost, as far as prices are known.", ("provider",), into)
+        self._left_out = Counts(
+            "thinkgate_left_out", "Targets that a request passed over, by the class they rest for or the limit they are at.", ("provider", "why"), into
         )
-        self._first = Histogram("thinkgate_first_token_seconds", "From the request to its first content.", ("model",), buckets=_SECONDS, registry=into)
-        self._total = Histogram("thinkgate_request_seconds", "From the request to the end of its answer.", ("model",), buckets=_SECONDS, registry=into)
-        self._tokens = Counter("thinkgate_tokens", "Tokens as the providers counted them.", ("provider", "kind"), registry=into)
-        self._cost = Counter("thinkgate_cost_usd", "USD that answers cost, as far as prices are known.", ("provider",), registry=into)
-        self._left_out = Counter(
-            "thinkgate_left_out", "Targets that a request passed over, by the class they rest for or the limit they are at.", ("provider", "why"), registry=into
-        )
-        self._cache = Counter("thinkgate_cache", "Requests that could be answered without a call of their own, by result.", ("result",), registry=into)
-        self._hooks = Counter("thinkgate_hook_seconds", "Time spent in adapters' hooks.", ("provider",), registry=into)
-        self._reloads = Counter("thinkgate_config_reloads", "Config reloads, by result.", ("result",), registry=into)
+        self._cache = Counts("thinkgate_cache", "Requests that could be answered without a call of their own, by result.", ("result",), into)
+        self._hooks = Counts("thinkgate_hook_seconds", "Time spent in adapters' hooks.", ("provider",), into)
+        self._reloads = Counts("thinkgate_config_reloads", "Config reloads, by result.", ("result",), into)
         self._dropped = Counter("thinkgate_usage_dropped", "Records of requests that the store did not take in time.", registry=into)
         self._learned = Gauge("thinkgate_learned", "Refusals that are prevented by now, by provider and class.", ("provider", "class"), registry=into)
         self._shared = Gauge("thinkgate_shared_up", "Whether the shared state (Redis or Valkey) answers; absent where none is configured.", registry=None)
         self._alone = Counter("thinkgate_limits_local", "Requests let in or refused by this process alone, because the shared state was away.", registry=into)
-        self.in_flight = Gauge("thinkgate_in_flight", "Requests being served now.", registry=into)
+        Gauge("thinkgate_in_flight", "Requests being served now.", registry=into).set_function(lambda: self.in_flight)
         self._shares = False
-        # labels() costs more than the count itself: the bound children are kept
-        self._counts: dict[tuple[Counter, tuple[str, ...]], Counter] = {}
-        self._times: dict[tuple[Histogram, str], Histogram] = {}
-
-    def _count(self, metric: Counter, labels: tuple[str, ...], amount: float = 1) -> None:
-        child = self._counts.get((metric, labels))
-        if child is None:
-            child = self._counts[metric, labels] = metric.labels(*labels)
-        child.inc(amount)
-
-    def _observe(self, metric: Histogram, label: str, seconds: float) -> None:
-        child = self._times.get((metric, label))
-        if child is None:
-            child = self._times[metric, label] = metric.labels(label)
-        child.observe(seconds)
+        self.in_flight = 0
+        """requests being served now; whoever serves one counts it"""
 
     def reload(self, ok: bool) -> None:
-        self._count(self._reloads, ("ok" if ok else "failed",))
+        self._reloads.add(("ok" if ok else "failed",))
 
     def left_out(self, provider: str, why: str) -> None:
         """A target was not asked: `why` is a failure class, a limit (concurrency, rpm, tpm), or `other`."""
-        self._count(self._left_out, (provider, why))
+        self._left_out.add((provider, why))
 
     def learned(self, counts: Mapping[tuple[str, str], int]) -> None:
         """How many refusals are prevented by now, by provider and class."""
@@ -99,7 +90,7 @@ class Telemetry:
 
     def attempt(self, record: Record, attempt: Attempt) -> None:
         """One exchange is over."""
-        self._count(self._attempts, (attempt.provider, attempt.kind or "ok"))
+        self._attempts.add((attempt.provider, attempt.kind or "ok"))
         if log.isEnabledFor(logging.DEBUG):
             log.debug("id=%s attempt=%s target=%s/%s ms=%d", record.id, attempt.label(), attempt.provider, attempt.model, attempt.ms)
 
@@ -107,19 +98,19 @@ class Telemetry:
         """One request is over: `model` is its name in the config, `error` a class or code."""
         now = time.perf_counter()
         provider = record.provider or "none"
-        self._count(self._requests, (record.endpoint, model, str(status)))
-        self._observe(self._total, model, now - record.started)
+        self._requests.add((record.endpoint, model, str(status)))
+        self._total.add(model, now - record.started)
         if record.first_content is not None:
-            self._observe(self._first, model, record.first_content - record.started)
+            self._first.add(model, record.first_content - record.started)
         counts = token_counts(record.usage) if record.usage else {}
         for kind, amount in counts.items():
-            self._count(self._tokens, (provider, kind), amount)
+            self._tokens.add((provider, kind), amount)
         if record.cost:
-            self._count(self._cost, (provider,), record.cost)
+            self._cost.add((provider,), record.cost)
         if record.cache is not None:
-            self._count(self._cache, (record.cache,))
+            self._cache.add((record.cache,))
         if record.hook_seconds:
-            self._count(self._hooks, (provider,), record.hook_seconds)
+            self._hooks.add((provider,), record.hook_seconds)
         if self._write is not None:
             self._write(line(record, status, now, error, counts))
         elif log.isEnabledFor(logging.INFO):
@@ -128,6 +119,56 @@ class Telemetry:
     def expose(self) -> bytes:
         """The text that Prometheus reads."""
         return generate_latest(self.registry)
+
+    def close(self) -> None:
+        """Write down what was kept back for a moment."""
+        if isinstance(self._write, LineWriter):
+            self._write.flush()
+
+
+class Counts:
+    """A counter by its labels. prometheus_client's own costs ten times as much, and takes a lock for each count."""
+
+    def __init__(self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
+        self._about = (name, text, labels)
+        self._values: dict[tuple[str, ...], float] = {}
+        registry.register(self)
+
+    def add(self, labels: tuple[str, ...], amount: float = 1.0) -> None:
+        self._values[labels] = self._values.get(labels, 0.0) + amount
+
+    def collect(self) -> Iterator[Metric]:
+        name, text, labels = self._about
+        family = CounterMetricFamily(name, text, labels=labels)
+        for values, amount in self._values.items():
+            family.add_metric(values, amount)
+        yield family
+
+
+class Times:
+    """A histogram of seconds by one label, in the same way."""
+
+    def __init__(self, name: str, text: str, label: str, registry: CollectorRegistry) -> None:
+        self._about = (name, text, label)
+        self._counts: dict[str, list[int]] = {}
+        self._sums: dict[str, float] = {}
+        registry.register(self)
+
+    def add(self, label: str, seconds: float) -> None:
+        counts = self._counts.get(label)
+        if counts is None:
+            counts = self._counts[label] = [0] * (len(_SECONDS) + 1)
+            self._sums[label] = 0.0
+        counts[bisect_left(_SECONDS, seconds)] += 1
+        self._sums[label] += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        name, text, label = self._about
+        family = HistogramMetricFamily(name, text, labels=(label,))
+        bounds = [*(str(float(bound)) for bound in _SECONDS), "+Inf"]
+        for value, counts in self._counts.items():
+            family.add_metric((value,), list(zip(bounds, accumulate(counts), strict=True)), self._sums[value])
+        yield family
 
 
 def token_counts(usage: Json) -> dict[str, int]:
@@ -197,22 +238,41 @@ def _plain(text: str) -> str:
 
 
 class LineWriter:
-    """Writes request lines to a file descriptor the way the log does, at a fraction of its price."""
+    """Writes request lines to a file descriptor the way the log does, at a fraction of its price: those of a moment together."""
 
     def __init__(self, file: int) -> None:
         self._file = file
         self._second = 0
         self._stamp = ""
+        self._kept: list[bytes] = []
+        self._size = 0
 
     def __call__(self, text: str) -> None:
         now = time.time()
         second = int(now)
         if second != self._second:
             self._second, self._stamp = second, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
-        try:
-            os.write(self._file, f"{self._stamp},{int((now - second) * 1000):03d} INFO thinkgate.request {text}\n".encode("utf-8", "backslashreplace"))
-        except OSError:
-            pass  # a full disk or a closed pipe under the log must not disturb a request
+        line = f"{self._stamp},{int((now - second) * 1000):03d} INFO thinkgate.request {text}\n".encode("utf-8", "backslashreplace")
+        if self._size + len(line) > _AT_ONCE:
+            self.flush()
+        self._kept.append(line)
+        self._size += len(line)
+        if len(self._kept) == 1:
+            try:
+                asyncio.get_running_loop().call_later(_MOMENT, self.flush)
+            except RuntimeError:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what is kept."""
+        lines = b"".join(self._kept)
+        self._kept.clear()
+        self._size = 0
+        if lines:
+            try:
+                os.write(self._file, lines)
+            except OSError:
+                pass  # a full disk or a closed pipe under the log must not disturb a request
 
 
 def log_to_stderr() -> None:

@@ -110,7 +110,7 @@ def _unzstd(body: bytes, limit: int) -> bytes:
 def check_type(headers: Mapping[bytes, bytes]) -> None:
     """Refuse a body that says it is something else than JSON."""
     kind = headers.get(b"content-type")
-    if kind is None:
+    if kind is None or kind == b"application/json":
         return
     media = kind.split(b";", 1)[0].strip().lower()
     if media != b"application/json" and not media.endswith(b"+json"):
@@ -119,7 +119,8 @@ def check_type(headers: Mapping[bytes, bytes]) -> None:
 
 def parse_object(raw: bytes) -> Json:
     """The JSON object of a body. InvalidRequest if it is none or nested too deeply."""
-    if len(raw) > _PIECE and raw.count(b"[") + raw.count(b"{") > MOST_VALUES:
+    opened = raw.count(b"[") + raw.count(b"{")
+    if opened > MOST_VALUES and len(raw) > _PIECE:
         raise InvalidRequest(f"the body has more than {MOST_VALUES} lists and objects", code="invalid_json")
     try:
         value: Any = loads(raw)
@@ -127,7 +128,7 @@ def parse_object(raw: bytes) -> Json:
         raise InvalidRequest(f"the body is not valid JSON: {error}", code="invalid_json") from None
     if not isinstance(value, dict):
         raise InvalidRequest("the body must be a JSON object", code="invalid_json")
-    if _deeper(value, MAX_DEPTH):
+    if opened > MAX_DEPTH and _deeper(value, MAX_DEPTH):
         raise InvalidRequest(f"the body is nested more than {MAX_DEPTH} levels deep", code="invalid_json")
     return value
 

@@ -40,7 +40,7 @@ class Endpoint(ABC):
         record.endpoint = self.endpoint
         status, label = 200, "none"
         failed: GatewayError | None = None
-        state.telemetry.in_flight.inc()
+        state.telemetry.in_flight += 1
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"{scope['path']} accepts POST only", ("POST",))
@@ -72,7 +72,7 @@ class Endpoint(ABC):
             await self._refuse(send, visit, failed)
         finally:
             visit.end = None
-            state.telemetry.in_flight.dec()
+            state.telemetry.in_flight -= 1
             settle(visit, status, failed)
             state.telemetry.finish(record, status, label, None if failed is None else getattr(failed, "kind", None) or failed.code)
             failed = None  # its traceback holds this frame

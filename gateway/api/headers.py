@@ -16,16 +16,18 @@ _TRANSFORMS = 1024  # bytes of x-thinkgate-transforms
 
 def response_headers(record: Record) -> Headers:
     """Who answered, after what, and how long it took so far."""
-    exchanges = [a for a in record.attempts if a.skipped is None]
-    headers: Headers = [(b"x-request-id", record.id.encode("ascii"))]
+    ident = record.id.encode("ascii")
+    headers: Headers = [(b"x-request-id", ident)]
     if record.endpoint.startswith("messages"):
-        headers.append((b"request-id", record.id.encode("ascii")))
+        headers.append((b"request-id", ident))
     if record.provider is not None:
         headers.append((b"x-thinkgate-provider", _ascii(record.provider)))
         headers.append((b"x-thinkgate-model", _ascii(record.target_model or "")))
-    if exchanges:
-        headers.append((b"x-thinkgate-attempts", str(len(exchanges)).encode("ascii")))
-        headers.append((b"x-thinkgate-chain", _ascii(",".join(a.label() for a in exchanges))))
+    if record.attempts:
+        exchanges = [a.label() for a in record.attempts if a.skipped is None]
+        if exchanges:
+            headers.append((b"x-thinkgate-attempts", b"%d" % len(exchanges)))
+            headers.append((b"x-thinkgate-chain", _ascii(",".join(exchanges))))
     if record.transforms:
         headers.append((b"x-thinkgate-transforms", _ascii(clipped(record.transforms))))
     if record.cache is not None:
@@ -37,6 +39,8 @@ def response_headers(record: Record) -> Headers:
 
 def with_extra(headers: Headers, extra: Headers) -> Headers:
     """The headers of an answer and those of its visit; where the client has limits of ours, the upstream's are not its business."""
+    if not extra:
+        return headers
     if any(name.startswith(_LIMITS) for name, _ in extra):
         headers = [header for header in headers if not header[0].startswith(_LIMITS)]
     return [*headers, *extra]

@@ -32,7 +32,7 @@ async def mcp(scope: Scope, receive: Receive, send: Send) -> None:
             message["headers"] = [*message["headers"], *response_headers(record)]
         await send(message)
 
-    state.telemetry.in_flight.inc()
+    state.telemetry.in_flight += 1
     try:
         if scope["method"] not in ("POST", "DELETE"):
             raise MethodNotAllowed(f"{scope['path']} accepts POST and DELETE only", ("POST", "DELETE"))
@@ -57,7 +57,7 @@ async def mcp(scope: Scope, receive: Receive, send: Send) -> None:
         failed = unknown = GatewayError("the gateway failed; the log has the reason under this request id")
         status = await _refuse(send, visit, unknown, status)
     finally:
-        state.telemetry.in_flight.dec()
+        state.telemetry.in_flight -= 1
         state.telemetry.finish(record, status, "none", None if failed is None else failed.code)
 
 

@@ -67,9 +67,11 @@ class Memory:
     def keep(self, tenant: str, provider: str, model: str, message: Json) -> None:
         """Remember one complete assistant turn, if it called tools and reasoned."""
         ids = _call_ids(message)
+        if not ids:
+            return
         fields = {name: message[name] for name in (*TEXT, *SIGNED) if message.get(name)}
         signatures = {call["id"]: call["extra_content"] for call in message.get("tool_calls") or () if call.get("extra_content") and call.get("id")}
-        if not ids or not (fields or signatures):
+        if not (fields or signatures):
             return
         text = dumps([provider, model, fields, signatures])
         self._add((tenant, ids[0]), Kept(provider, model, fields, signatures, self._now() + self._seconds, len(text)))
