@@ -34,7 +34,8 @@ class Event(msgspec.Struct, frozen=True):
     key     tells it from the other events of its type, the same each time the run is gone through again
     state   what the run needs of it when it is gone through again, seen by nobody else: a model's turn, a tool's result
     time    unix seconds
-    parent  the run that this one's run is a part of (sub-agents), and `agent` whose run it is
+    inner   the run of a sub-agent in which it happened; its events stand in the journal of the whole.
+            `parent` is the run that asked for that one, `agent` whose run it is
     """
 
     run_id: str
@@ -46,18 +47,22 @@ class Event(msgspec.Struct, frozen=True):
     state: Json | None = None
     time: float = 0.0
     agent: str = ""
+    inner: str | None = None
     parent: str | None = None
 
     def public(self) -> Json:
         """`x_agent` of a chunk, and the data of an event of the runs API."""
-        out: Json = {"v": 1, "run_id": self.run_id, "seq": self.seq, "type": self.type, "step": self.step, "data": self.data}
+        out: Json = {"v": 1, "run_id": self.inner or self.run_id, "seq": self.seq, "type": self.type, "step": self.step, "data": self.data}
         if self.parent is not None:
             out |= {"agent": self.agent, "parent_run_id": self.parent}
         return out
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """A piece of text while it comes; `kind` is `content` or `reasoning`. Only who listens now gets it, the journal keeps the whole."""
+    """A piece of text while it comes. Only who listens now gets it, the journal keeps the whole.
+
+    kind  `content`: of the answer; `reasoning`: of a thought; `summary`: a thought in short, when it is whole
+    """
 
     kind: str
     text: str

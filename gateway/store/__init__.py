@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gateway.store.engine import Engine, Many, Sql, Steps
 from gateway.store.faults import Fenced, SharedAway, StoreRefused, StoreUnavailable
+from gateway.store.inline import Inline
 from gateway.store.rows import KeyRow, Page, RequestRow, UsageRow
 from gateway.store.run_rows import Due, EventRow, RunPage, RunRow, SessionRow, Wait, session_key
 from gateway.store.run_store import LEASE, Runs
@@ -24,6 +25,7 @@ __all__ = [
     "Due",
     "EventRow",
     "Fenced",
+    "Inline",
     "Kept",
     "KeyRow",
     "Many",

@@ -92,15 +92,16 @@ class RunRow:
 
 
 class EventRow(NamedTuple):
-    """One event of a run as it is kept; `data` and `state` are JSON texts, `epoch` says whose write it was."""
+    """One event of a run as it is kept; `data`, `state` and `origin` (whose it is inside the run) are JSON texts, `epoch` says whose write it was."""
 
     seq: int
     type: str
     step: int
     data: str
     key: str
-    state: str | None
-    time: float
+    state: str | None = None
+    origin: str | None = None
+    time: float = 0.0
     epoch: int = 0
 
 

@@ -129,6 +129,10 @@ class Runs:
         """False: there is none. Busy: a run has it."""
         return await self.engine.write(sessions.delete(self.engine.dialect, key), durable=True)
 
+    async def clock(self) -> float:
+        """The database's own, unix seconds: by it leases end."""
+        return await self.engine.read(runs.clock(self.engine.dialect))
+
     @property
     def can_listen(self) -> bool:
         """Whether `listen` hears what other processes write."""

@@ -35,8 +35,8 @@ _KEY = 255
 _COLUMNS = ", ".join(("nr", *_FIELDS))
 _SELECT = f"SELECT {_COLUMNS} FROM thinkgate_runs"  # noqa: S608, names of our own columns
 _OVER = "('" + "', '".join(OVER) + "')"
-_EVENT = "seq, type, step, data, key, state, time, epoch"
-_INSERT_EVENT = f"INSERT INTO thinkgate_events (run_id, {_EVENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_EVENT = "seq, type, step, data, key, state, origin, time, epoch"
+_INSERT_EVENT = f"INSERT INTO thinkgate_events (run_id, {_EVENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _WAIT = (
     "INSERT INTO thinkgate_waiting (tenant, call_id, run_id, expires, used) VALUES (?, ?, ?, ?, 0) "
     "ON CONFLICT (tenant, call_id) DO UPDATE SET run_id = excluded.run_id, expires = excluded.expires, used = 0"
@@ -98,12 +98,15 @@ def fork(dialect: Dialect, source: str, seq: int, row: RunRow, owner: str | None
     made, new = yield from create(dialect, replace(row, forked_from=source, forked_seq=seq, last_seq=seq), owner, lease)
     if new:
         yield Sql(
-            f"INSERT INTO thinkgate_events (run_id, {_EVENT}) SELECT ?, seq, type, step, data, key, state, time, 0 "  # noqa: S608
+            f"INSERT INTO thinkgate_events (run_id, {_EVENT}) SELECT ?, seq, type, step, data, key, state, origin, time, 0 "  # noqa: S608
             "FROM thinkgate_events WHERE run_id = ? AND seq <= ?",
             (made.id, source, seq),
         )
         if last is not None:
-            yield Sql("UPDATE thinkgate_events SET data = ?, state = ? WHERE run_id = ? AND seq = ?", (last.data, last.state, made.id, seq))
+            yield Sql(
+                "UPDATE thinkgate_events SET type = ?, data = ?, key = ?, state = ? WHERE run_id = ? AND seq = ?",
+                (last.type, last.data, last.key, last.state, made.id, seq),
+            )
     return made, new
 
 
@@ -155,7 +158,7 @@ def claim(
         yield from sessions.take(dialect, row.session, row.session_id or "", row.tenant, row.agent, row.id)
     if rows:
         first = row.last_seq - len(rows) + 1
-        yield Many(_INSERT_EVENT, [(id, seq, *event[1:7], row.epoch) for seq, event in enumerate(rows, first)])
+        yield Many(_INSERT_EVENT, [(id, seq, *event[1:8], row.epoch) for seq, event in enumerate(rows, first)])
     yield from _tell(dialect, id, row.last_seq)
     return row
 
@@ -181,11 +184,11 @@ def append(
         (after + len(rows), *values, id, epoch, after),
     )
     if not found:
-        return (yield from _written_before(id, epoch, after + len(rows), len(rows)))
+        return (yield from _written_before(id, epoch, after + len(rows), changes.get("status") or ("running" if rows else "")))
     if len(rows) == 1:
-        yield Sql(_INSERT_EVENT, (id, *rows[0][:7], epoch))
+        yield Sql(_INSERT_EVENT, (id, *rows[0][:8], epoch))
     elif rows:
-        yield Many(_INSERT_EVENT, [(id, *row[:7], epoch) for row in rows])
+        yield Many(_INSERT_EVENT, [(id, *row[:8], epoch) for row in rows])
     key, cancel, tenant = found[0]
     for wait in waits:
         yield Sql(_WAIT, (tenant, plain(wait.call_id), id, wait.expires))
@@ -211,15 +214,16 @@ def _sets(dialect: Dialect, changes: Mapping[str, Any], lease: float) -> tuple[s
     return ", ".join(sets), [_value(name, value) for name, value in changes.items()]
 
 
-def _written_before(id: str, epoch: int, last: int, count: int) -> Steps[Kept]:
+def _written_before(id: str, epoch: int, last: int, left: str) -> Steps[Kept]:
+    """The outcome of a write that is repeated: only its owner writes in an epoch, so what stands there is what he wrote."""
     rows = yield Sql("SELECT last_seq, epoch, status, cancel FROM thinkgate_runs WHERE id = ?", (id,))
     if not rows:
         raise Fenced(f"there is no run {id} any more")
     last_seq, now, status, cancel = rows[0]
     if now != epoch:
         raise Fenced(f"another process runs {id} since epoch {now}, this one had {epoch}")
-    if last_seq == last and count:
-        return Kept(last, bool(cancel))  # only this owner writes in this epoch
+    if (last_seq, status) == (last, left):
+        return Kept(last, bool(cancel))
     raise Fenced(f"the run {id} is {status} and has {last_seq} events: it was not left so by epoch {epoch}")
 
 
@@ -252,6 +256,11 @@ def ask_cancel(dialect: Dialect, id: str) -> Steps[RunRow | None]:
         return (yield from one(id))
     yield from _tell(dialect, id, -1)
     return _row(rows[0])
+
+
+def clock(dialect: Dialect) -> Steps[float]:
+    rows = yield Sql(f"SELECT {dialect.now}")
+    return float(rows[0][0])
 
 
 def due(dialect: Dialect, limit: int) -> Steps[list[Due]]:

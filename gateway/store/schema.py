@@ -138,6 +138,7 @@ _RUNS = (
         data TEXT NOT NULL,
         key TEXT NOT NULL,
         state TEXT,
+        origin TEXT,
         time DOUBLE PRECISION NOT NULL,
         epoch BIGINT NOT NULL,
         PRIMARY KEY (run_id, seq)

@@ -156,16 +156,10 @@ class _Connection:
 
     def _transact(self, begin: str, steps: Steps[T], durable: bool) -> T:
         database = self._open_database
-        with _told(), closing(steps), _synchronous(database, durable):
-            database.execute(begin)
-            try:
-                result = _drive(database, steps)
-                database.execute("COMMIT")
-            except BaseException:
-                if database.in_transaction:
-                    database.execute("ROLLBACK")
-                raise
-        return result
+        if not durable:
+            return transact(database, begin, steps)
+        with _told(), _synchronous(database):
+            return transact(database, begin, steps)
 
     def _copy(self, path: Path) -> None:
         with _told():
@@ -191,6 +185,20 @@ def _switch_to_wal(database: sqlite3.Connection) -> None:
             return
 
 
+def transact(database: sqlite3.Connection, begin: str, steps: Steps[T]) -> T:
+    """Run a transaction on the thread that this is called on."""
+    with _told(), closing(steps):
+        database.execute(begin)
+        try:
+            result = _drive(database, steps)
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+    return result
+
+
 def _drive(database: sqlite3.Connection, steps: Steps[T]) -> T:
     rows: list[Row] = []
     try:
@@ -208,14 +216,13 @@ def _drive(database: sqlite3.Connection, steps: Steps[T]) -> T:
 
 
 @contextmanager
-def _synchronous(database: sqlite3.Connection, full: bool) -> Iterator[None]:
-    if full:
-        database.execute("PRAGMA synchronous = FULL")
+def _synchronous(database: sqlite3.Connection) -> Iterator[None]:
+    """A commit waits for the disk."""
+    database.execute("PRAGMA synchronous = FULL")
     try:
         yield
     finally:
-        if full:
-            database.execute("PRAGMA synchronous = NORMAL")
+        database.execute("PRAGMA synchronous = NORMAL")
 
 
 @contextmanager

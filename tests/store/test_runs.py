@@ -38,7 +38,7 @@ def in_session(id: str = "run_1", **changes: Any) -> RunRow:
 
 
 def event(type: str = "thought", key: str = "", data: str = "{}", state: str | None = None) -> EventRow:
-    return EventRow(0, type, 1, data, key, state, 5.0)
+    return EventRow(0, type, 1, data, key, state, '["sub","run_9",null]', 5.0)
 
 
 def events(first: int, count: int = 1) -> list[EventRow]:
@@ -167,8 +167,11 @@ async def test_a_write_whose_outcome_was_never_heard_can_be_repeated(store):
 
     assert first == again == (2, False)
     assert [row.seq for row in await store.runs.events("run_1")] == [1, 2]
-    last = await store.runs.append("run_1", 1, 2, events(3), {"status": "completed"})
-    assert await store.runs.append("run_1", 1, 2, events(3), {"status": "completed"}) == last
+    waits = await store.runs.append("run_1", 1, 2, [], {"status": "waiting"}, waits=[Wait("c")])
+    assert await store.runs.append("run_1", 1, 2, [], {"status": "waiting"}, waits=[Wait("c")]) == waits
+    await store.runs.claim("run_1", "me", also=("waiting",))
+    last = await store.runs.append("run_1", 2, 2, events(3), {"status": "completed"})
+    assert await store.runs.append("run_1", 2, 2, events(3), {"status": "completed"}) == last
 
 
 async def test_a_write_that_does_not_follow_the_last_event_is_refused(store):
@@ -432,13 +435,15 @@ async def test_a_fork_begins_with_the_events_up_to_a_point(store):
     await store.runs.append("run_1", 1, 0, events(1, 5))
     before = await store.runs.events("run_1")
 
-    made, new = await store.runs.fork("run_1", 3, run("run_2", settings={"model": "other"}), "me", last=event(data='{"new":1}', state='{"s":1}'))
+    made, new = await store.runs.fork(
+        "run_1", 3, run("run_2", settings={"model": "other"}), "me", last=event("tool.finished", "t", data='{"new":1}', state='{"s":1}')
+    )
 
     assert new
     assert (made.forked_from, made.forked_seq, made.last_seq, made.epoch) == ("run_1", 3, 3, 1)
     there = await store.runs.events("run_2")
     assert [row._replace(epoch=1) for row in there[:2]] == before[:2]
-    assert (there[2].key, there[2].data, there[2].state) == ("3", '{"new":1}', '{"s":1}')
+    assert (there[2].type, there[2].key, there[2].data, there[2].state) == ("tool.finished", "t", '{"new":1}', '{"s":1}')
     await store.runs.append("run_2", 1, 3, events(4))
     assert await store.runs.events("run_1") == before
     with pytest.raises(NotFound):
