@@ -50,6 +50,11 @@ from gateway.chat import dumps, loads
         ("行动：search\n行动输入：天气", None, ("search", "天气")),
         ('Action: {"name": "search", "arguments": {"q": 1}}', None, ("search", '{"q":1}')),
         ('Action:\n```json\n{"action": "search", "action_input": "x"}\n```', None, ("search", "x")),
+        ("Action: search\nInput: x", None, ("search", "x")),
+        ('Action: search\nArguments: {"q": 1}', None, ("search", '{"q": 1}')),
+        ('Action: search\n```json\n{"q": 1}\n```', None, ("search", '{"q": 1}')),
+        ('Action: search\n{"q": 1}\nObservation: 3', None, ("search", '{"q": 1}')),
+        ('Action:\n```python\nsearch("x")\n```', None, ("search", '"x"')),
         ("Action: search[x]\n\nAction: other[y]", None, ("search", "x")),
         ("Thought: x\nAction: search[x]\nFinal Answer: 3", "x", ("search", "x")),
         ("<think>Action: wrong[x]\nFinish[y]</think>\nThought: t\nAction: search[x]", "t", ("search", "x")),
@@ -85,6 +90,8 @@ def test_actions_as_models_write_them_h25(text: str, thought: str | None, action
         ("Thought: x\nAction: search[x]\nFinish[3]", "3"),
         ("Thought: x\nAction: search[x]\nAction: Finish[3]", "3"),
         ("I know it now. Finish[42].", "42"),
+        ("Thought: done\nAction: None\nFinal Answer: 42", "42"),
+        ("Action: Finish\nIt is 42.\nObservation: no", "It is 42."),
     ],
 )
 def test_answers_as_models_write_them_b119_h25(text: str, finish: str) -> None:
@@ -99,6 +106,8 @@ def test_answers_as_models_write_them_b119_h25(text: str, finish: str) -> None:
         "Just words.",
         "Thought: only a thought",
         "Action: I will search the web",
+        "Action: Finish",
+        "Action: none",
         "Action: search[not closed",
         "Action: calc\nAction Input: {",
         'Action: calc\nAction Input: {"a": "',
@@ -147,6 +156,8 @@ def test_a_call_without_a_label_is_one_only_for_known_tools() -> None:
     assert react(text).action is None
     assert react(text, ("search",)).action == ("search", "x")
     assert react(text, ("search",)).thought == "look"
+    assert react("Thought: look\nAction: I will use search[x] for that.", ("search",)).action == ("search", "x")
+    assert react("Thought: look\nObservation: y\nAction: I use search[x]", ("search",)).action is None
 
 
 _LINE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], exclude_characters="[](){}（）【】［］*_`:：<"), max_size=30).map(str.strip)
@@ -212,6 +223,7 @@ def test_several_markers_are_read_and_removed_h19() -> None:
         ("[TOOL_CALL:t:it's fine]", "it's fine"),
         ("[tool_call: t : x]", "x"),
         ("[TOOL_CALL:t]", ""),
+        ("[TOOL_CALL:t(x y)]", "x y"),
         ("[TOOL_CALL:t:]", ""),
         ("[TOOL_CALL:t:a:b]", "a:b"),
         ("[TOOL_CALL:t:line 1\nline 2]", "line 1\nline 2"),
@@ -275,6 +287,8 @@ def test_json_that_is_an_answer_is_no_call(text: str) -> None:
         'The plan is ["a", "b, c", "it\'s"], in this order.',
         '```json\n{"steps": ["a", "b, c", "it\'s"]}\n```',
         '{"plan": [{"step": "a"}, {"id": 2, "description": "b, c"}, {"task": "it\'s"}]}',
+        '{"plan": {"steps": ["a", "b, c", "it\'s"]}}',
+        '{"step 1": "a", "step 2": "b, c", "step 3": "it\'s"}',
         '```\n["a", "b, c", oops, "it\'s",,]\n```\n',
         '```\n"a"\n"b, c",\n"it\'s"\n```',
         "1. a\n2. b, c\n3. it's",

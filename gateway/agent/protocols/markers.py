@@ -19,7 +19,7 @@ class Written:
     params: str
 
 
-_MARKER = re.compile(r"\[[ \t]*TOOL_CALL[ \t]*[:：][ \t]*([^\s:：\[\]]{1,64})[ \t]*(?:[:：]|(?=\]))", re.IGNORECASE)
+_MARKER = re.compile(r"\[[ \t]*TOOL_CALL[ \t]*[:：][ \t]*([^\s:：\[\]()]{1,64})[ \t]*(?:[:：]|(?=[\](]))", re.IGNORECASE)
 _INVENTED = re.compile(
     r"^[ \t>#*_`•\[-]*(?:observations?|tool[ _]results?|观察结果|观察|工具(?:执行|调用)?结果)[ \t*_`]*[:：\]]",
     re.IGNORECASE | re.MULTILINE,
@@ -56,6 +56,8 @@ def tool_calls(text: str) -> tuple[list[Written], str]:
         params, end = _params(text, found.end())
         if params is None:
             break  # it is not closed: what follows may be a part of it
+        if params.startswith("(") and params.endswith(")") and text[found.end()] == "(":
+            params = params[1:-1].strip()
         calls.append(Written(found[1], params))
         kept.append(text[place : found.start()])
         place = end

@@ -17,6 +17,7 @@ UNREADABLE = "no list of steps can be found in the plan"
 
 _QUOTED = re.compile(r'"((?:\\.|[^"\\\n])+)"|\'((?:\\.|[^\'\\\n])+)\'')
 _NUMBERED = re.compile(r"^[ \t]*(?:[*_]{0,2}(?:step|步骤|第)[ \t]*)?(\d{1,3})[ \t]*(?:步|[.):：、])[*_]{0,2}[:：]?[ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
+_NUMBER = re.compile(r"(?:step|步骤)?[\s_-]*\d{1,3}", re.IGNORECASE)
 _PLANS = ("steps", "plan", "tasks")
 _STEPS = ("step", "description", "task", "title", "content", "action", "name")
 _OPEN = re.compile(r"[\[{]")
@@ -137,7 +138,9 @@ def _value(text: str) -> Any:
 def _steps(value: Any) -> list[str] | None:
     """The texts of a list of steps; None if it is no such list."""
     if isinstance(value, dict):
-        inner = next((value[key] for key in _PLANS if isinstance(value.get(key), list)), None)
+        inner = next((value[key] for key in _PLANS if isinstance(value.get(key), list | dict)), None)
+        if inner is None and value and all(_NUMBER.fullmatch(str(key)) for key in value):
+            inner = list(value.values())  # {"step 1": "...", "step 2": "..."}
         return None if inner is None else _steps(inner)
     if not isinstance(value, list | tuple):
         return None

@@ -44,7 +44,7 @@ _LABEL = re.compile(
     r"""
     ^[ \t>#*_`•-]*
     (?: (?: (?P<thought>thoughts?|thinking|思考|想法)
-          | (?P<input>action[ _]?input|行动输入|动作输入|输入)
+          | (?P<input>(?:action|tool)[ _]?input|input|arguments|行动输入|动作输入|输入)
           | (?P<action>action|行动|动作|操作)
           | (?P<observation>observations?|观察结果|观察|观测)
           | (?P<final>final[ _]answer|最终答案|最终回答)
@@ -61,6 +61,9 @@ _INLINE = re.compile(
 )
 _FINISH = re.compile(r"(?:finish|完成|结束)[ \t*_`]*(?=[\[(（【［])", re.IGNORECASE)
 _TOOL = re.compile(r"([^\W\d][\w.-]{0,63})[ \t*_`]{0,8}(?:([\[(（【［])|(?=[\r\n]|\Z))")
+_NO_TOOL = frozenset(("none", "n/a", "no", "null", "nothing", "无", "没有"))
+_FINISHES = frozenset(("finish", "final", "完成", "结束"))
+_LANGUAGE = re.compile(r"\w*[ \t]*\n\s*")
 _PAIRS = {"[": "]", "(": ")", "（": "）", "【": "】", "［": "］"}
 _EITHER = {open_: re.compile(f"[{re.escape(open_ + close)}]") for open_, close in _PAIRS.items()}
 _DECORATION = " \t\r\n*_`"
@@ -121,7 +124,7 @@ class _Reading:
         elif mark.kind == "action":
             self._act(place, mark)
         elif mark.kind == "thought" and self.thought is None:
-            self.thought = self.text[mark.end : self._until(place, "thought")].strip(_DECORATION)
+            self.thought = self.text[mark.end : self._until(place, "thought", "input")].strip(_DECORATION)
 
     def look_closer(self, tools: Collection[str]) -> None:
         """No label at the beginning of a line: `... Action: tool[x]` in a sentence, an answer at the very end, a call without a label."""
@@ -137,11 +140,19 @@ class _Reading:
                     self._thought_until(found.start())
                     return
         if self.action is None and self.finish is None and tools:
-            names = "|".join(re.escape(name) for name in sorted(tools, key=len, reverse=True))
-            found = re.compile(rf"^[ \t>*_`-]*(?=(?:{names})[ \t*_`]*[\[(（【［])", re.MULTILINE).search(self.text, self.begin, self.cut)
-            if found is not None:
-                self._call(found.end(), self.cut, None)
-                self._thought_until(found.start())
+            self._known(tools)
+
+    def _known(self, tools: Collection[str]) -> None:
+        """`name[input]` of a known tool: on a line of its own, or somewhere behind `Action:`."""
+        names = "|".join(re.escape(name) for name in sorted(tools, key=len, reverse=True))
+        behind = rf"(?=(?:{names})[ \t*_`]{{0,8}}[\[(（【［])"
+        found = re.compile(rf"^[ \t>*_`-]*{behind}", re.MULTILINE).search(self.text, self.begin, self.cut)
+        for mark in self.marks:
+            if found is None and mark.kind == "action" and mark.start < self.cut:
+                found = re.compile(rf"[^\n]{{0,200}}?\b{behind}").match(self.text, mark.end, self.cut)
+        if found is not None:
+            self._call(found.end(), self.cut, None)
+            self._thought_until(found.start())
 
     def _thought_until(self, place: int) -> None:
         """The thought does not go on into an action that stands on its line."""
@@ -196,19 +207,24 @@ class _Reading:
         if found is not None:
             self._finish(found.end())
             return
-        if text.startswith("{", start) or text[:start].endswith("```"):
+        language = _LANGUAGE.match(text, start, limit) if text[:start].endswith("```") else None
+        start = language.end() if language is not None else start
+        if text.startswith("{", start):
             self._json(start, limit)
             return
         tool = _TOOL.match(text, start, limit)
         if tool is None:
             return
+        rest = text[tool.end() : limit].strip(_DECORATION)
         if tool[2]:
             inner, end = _argument(text, tool.start(2), limit)
             if inner is not None:
                 self.action, self.end = (tool[1], inner), end
-        elif given is not None:
-            self._input(tool[1], given)
-        elif not text[tool.end() : limit].strip():
+        elif given is not None or rest.startswith(("{", "json\n")):
+            self._input(tool[1], given or _Mark("input", tool.end(), tool.end()))
+        elif tool[1].casefold() in _FINISHES:
+            self.finish, self.end = rest or None, limit if rest else None
+        elif not rest and tool[1].casefold() not in _NO_TOOL:
             self.action, self.end = (tool[1], ""), tool.end()
 
     def _input(self, tool: str, mark: _Mark) -> None:
@@ -233,7 +249,7 @@ class _Reading:
             self._given(tool, self.text[start:end].strip(_DECORATION), end)
 
     def _given(self, tool: str, given: str, end: int) -> None:
-        if tool.casefold() in ("finish", "final", "完成", "结束"):
+        if tool.casefold() in _FINISHES:
             self.finish = given
         else:
             self.action = (tool, given)
