@@ -66,7 +66,6 @@ class McpTool(Tool):
 
     server    the server's name in the config
     original  the tool's name on its server
-    names     all that a config may call it, whatever the others are called: for approvals
     """
 
     def __init__(self, connection: Connection, offered: Offer, name: str) -> None:
@@ -74,10 +73,14 @@ class McpTool(Tool):
         self.description = offered.description
         self.server = connection.server.name
         self.original = offered.name
-        self.names = frozenset({name, offered.name, f"{self.server}_{offered.name}"})
         self.repeat = offered.repeat
         self._schema = offered.parameters
         self._connection = connection
+
+    @property
+    def names(self) -> frozenset[str]:
+        """With its name on its server, and `server_tool`: which of them it has here depends on what other servers offer."""
+        return frozenset((self.name, self.original, f"{self.server}_{self.original}"))
 
     @property
     def parameters(self) -> Json:

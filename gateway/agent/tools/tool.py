@@ -78,6 +78,11 @@ class Tool:
     lenient: ClassVar[bool] = False
     annotations: ClassVar[Json] = {}
 
+    @property
+    def names(self) -> frozenset[str]:
+        """All names by which a config may mean it, as in `approval.tools`."""
+        return frozenset((self.name, *self.aliases))
+
     def get_parameters(self) -> list[ToolParameter]:
         """What `run` takes, one entry per parameter."""
         return []
