@@ -124,6 +124,8 @@ TALK = [
         ("ZX-81", [TALK[6]["content"]]),
         ("what did we do then", []),
         ("quantum chromodynamics", []),
+        ("please compute square roots, seven primes, one meter and nine sums", []),
+        ("what is an eron, a soupy lent?", []),
         ("", []),
     ],
 )

@@ -103,6 +103,24 @@ def test_a_long_current_turn_is_never_summarised() -> None:
     assert plan_compaction([SYSTEM, {"role": "user", "content": "q"}, *rounds], 2_000) is None
 
 
+def test_a_system_message_among_old_turns_stays() -> None:
+    """X8"""
+    late = {"role": "system", "content": "from now on in French"}
+    messages = talk(20)
+    messages.insert(5, late)
+    plan = plan_compaction(messages, 10_000)
+    assert plan is not None
+    assert apply(messages, plan, "s")[:2] == [SYSTEM, late]
+
+
+def test_a_summary_that_would_be_no_shorter_than_what_it_replaces_is_not_asked_for() -> None:
+    """X8"""
+    rounds = [message for number in range(9) for message in turn(number)[1:3]]
+    messages = [SYSTEM, {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}, {"role": "user", "content": "q"}, *rounds]
+    assert count(messages) > 2_000
+    assert plan_compaction(messages, 4_000) is None
+
+
 def test_the_prompt_begins_the_same_until_the_next_compaction() -> None:
     """X8: the prefix that providers cache"""
     messages = talk(20)

@@ -128,6 +128,8 @@ def test_calls_of_the_client_are_compared_by_id_name_and_arguments() -> None:
     assert take_new(session, [user("hi"), mine, result("cli", "7"), said("seven"), NEXT]) == Taken((NEXT,))
     other = said(None, tool_calls=[call("cli", "g", '{"a": 3}')])
     assert take_new(session, [user("hi"), other, result("cli", "7"), said("seven"), NEXT]).forked_at == 1
+    silent = said("let me see")
+    assert take_new(session, [user("hi"), silent, user("go on"), said("seven"), NEXT]).forked_at == 1, "its call was taken out"
     assert take_new(session, [user("hi"), mine, result("cli", "8"), said("seven"), NEXT]).forked_at == 2
 
 
