@@ -151,15 +151,29 @@ async def test_a_server_that_is_not_there_costs_its_tools_and_nothing_else(serve
     assert why in warning
 
 
-async def test_a_server_that_never_answers_holds_nobody_up() -> None:
-    servers = Servers(patience=0.3)
+GREETS = """
+import json, sys
+for message in map(json.loads, sys.stdin):
+    answer = None
+    if message["method"] == "initialize":
+        answer = {"result": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}}
+    elif message["method"] == "server/discover":
+        answer = {"error": {"code": -32601, "message": "unknown"}}
+    if answer:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("code", "patience"), [("import time; time.sleep(60)", 0.3), (GREETS, 1.5)], ids=["mute", "without tools"])
+async def test_a_server_that_never_answers_holds_nobody_up(code: str, patience: float) -> None:
+    servers = Servers(patience)
     begun = time.monotonic()
 
-    offered = await servers.tools({"mute": python("import time; time.sleep(60)", "mute")})
+    offered = await servers.tools({"mute": python(code, "mute")})
 
-    assert offered.warnings == ("MCP server mute is not available: it is still starting after 0.3 s",)
+    assert offered.warnings == (f"MCP server mute is not available: it is still starting after {patience:g} s",)
     begun_again = time.monotonic()
-    assert (await servers.tools({"mute": python("import time; time.sleep(60)", "mute")})).warnings == offered.warnings
+    assert (await servers.tools({"mute": python(code, "mute")})).warnings == offered.warnings
     assert time.monotonic() - begun_again < 0.2, "it has been waited for"
     await servers.aclose()
     assert time.monotonic() - begun < 20

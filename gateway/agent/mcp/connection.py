@@ -71,7 +71,7 @@ class Life:
 
     @property
     def alive(self) -> bool:
-        return self.client is not None and not self._over.is_set() and not self._task.done()
+        return self.client is not None and self.ready.is_set() and not self._over.is_set() and not self._task.done()
 
     @property
     def starting(self) -> bool:
