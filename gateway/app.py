@@ -192,6 +192,7 @@ class Gateway:
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[dict[str, Any]]:
         loop = asyncio.get_running_loop()
+        sys.set_asyncgen_hooks(firstiter=None)  # the loop would note each generator, to close it at its own end; whoever takes one here closes it
         self.servers.pins = store = await open_store(self.config.store, self.config.base)
         await self.ledger.open(store)
         if self.shared is not None:

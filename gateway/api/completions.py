@@ -53,7 +53,7 @@ class Endpoint(ABC):
                 await self._dry_run(visit, chain, request, send)
                 return
             await admit(visit, request)
-            async with Presence(scope):
+            with Presence(scope):
                 failed = await self.answer(state.cache.over(chain) if visit.kept else chain, request, send, visit)
         except ClientGone as gone:
             status, failed = gone.status, gone

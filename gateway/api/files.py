@@ -36,7 +36,7 @@ async def forward(web: Web) -> Response:
     headers = {name.decode(): visit.headers[name].decode("latin-1") for name in _KEPT if name in visit.headers}
     visit.record.endpoint, visit.record.provider = "files", provider.name
     try:
-        async with Presence(web.scope):
+        with Presence(web.scope):
             exchange = await provider.forward(web.method, path, web.scope["query_string"], headers, body, visit.record.id)
     except TransportError as error:
         raise ChainExhausted(visit.state.redact(f"{provider.name}: {error}"), [], code="upstream_unreachable") from None

@@ -179,6 +179,9 @@ class Target:
     weight: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
+    def __hash__(self) -> int:
+        return hash((self.provider, self.model))  # a dict is asked for it with every request
+
     @property
     def name(self) -> str:
         return f"{self.provider}/{self.model}"
