@@ -80,8 +80,8 @@ async def test_tools_over_http_outlive_a_restart_of_their_server(servers: Server
     async with serving(tmp_path, era) as url:
         offered = await servers.tools({"web": McpServer("web", url=url)})
         assert [o.text for o in await asyncio.gather(*(call(offered, "add", a=n, b=1) for n in range(3)))] == ["1", "2", "3"]
-        late = await call(offered, "slow", seconds=0.5)
-        assert late.text == "MCP server web gave no answer within 0.5 s; it had come to 3 of 10 (indexing)"
+        late = await call(offered, "slow", seconds=1.5)
+        assert late.text == "MCP server web gave no answer within 1.5 s; it had come to 3 of 10 (indexing)"
     port = port_of(url)
 
     gone = await call(offered, "weather")
@@ -115,7 +115,7 @@ async def test_a_server_that_a_new_config_does_not_have_ends_after_its_last_call
     async with serving(tmp_path, "handshake") as url:
         server = McpServer("web", url=url)
         offered = await servers.tools({"web": server})
-        running = asyncio.create_task(call(offered, "slow", seconds=0.5))
+        running = asyncio.create_task(call(offered, "slow", seconds=1.5))
         async with asyncio.timeout(10):
             while "slow" not in calls(tmp_path):  # noqa: ASYNC110 - the server's thread writes it
                 await asyncio.sleep(0.01)
