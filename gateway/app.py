@@ -14,7 +14,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import watchfiles
+from prometheus_client.metrics_core import Metric
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
@@ -37,6 +39,7 @@ from gateway.routing import Cache, Fleet, Router, SharedAnswers, SharedRests
 from gateway.store import Shared, open_store
 from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
 from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_mock, choose, local_is_installed
+from gateway.workers import Workers
 
 log = logging.getLogger("thinkgate")
 
@@ -47,6 +50,8 @@ CONFIG_VARIABLE = "THINKGATE_CONFIG"
 """How worker processes learn which file to load; empty: the embedded default."""
 WORKERS_VARIABLE = "THINKGATE_WORKERS"
 """How they learn how many they are: without a shared store of limits each has its part of a key's"""
+FOLDER_VARIABLE = "THINKGATE_WORKERS_FOLDER"
+"""How they learn where they find each other."""
 
 _SECRET = 12  # characters from which a configured header may be a secret
 
@@ -55,23 +60,24 @@ Connect = Callable[[config.Provider, str], Transport]
 
 
 class Gateway:
-    """The running gateway, one of `workers` processes. `read` gives the config, now and at each reload."""
+    """The running gateway, one of `processes`, which find each other in `folder`. `read` gives the config, now and at each reload."""
 
-    def __init__(self, read: Read, connect: Connect | None = None, telemetry: Telemetry | None = None, workers: int = 1) -> None:
+    def __init__(self, read: Read, connect: Connect | None = None, telemetry: Telemetry | None = None, processes: int = 1, folder: Path | None = None) -> None:
         self._read = read
         self._connect = connect or Connections().get
         self._telemetry = telemetry or Telemetry()
         self._fleet = Fleet({})
-        self._workers = workers
+        self._processes = processes
+        self.workers = Workers(folder, self._collect, self.reload) if folder is not None else None
         self._stored = Stored()
         self.servers = Servers()
         self._providers: dict[str, Provider] = {}
         self._fault: str | None = None
         self.config = read()
-        self.shared = self._share(self.config, workers)
+        self.shared = self._share(self.config, processes)
         self._memory = Memory(shared=self.shared)
         self._mcp = Serving(self.shared)
-        self.ledger = Ledger(self._telemetry.usage_dropped, workers, self.shared)
+        self.ledger = Ledger(self._telemetry.usage_dropped, processes, self.shared)
         if self.ledger.door is not None:
             self.ledger.door.alone = self._telemetry.decided_alone
         self.state = self._build(self.config)
@@ -103,12 +109,31 @@ class Gateway:
         self._telemetry.reload(self._fault is None)
         return self._fault is None
 
-    def reload_all(self) -> bool:
-        """The same in every process that shares its state with this one."""
+    async def reload_all(self) -> bool:
+        """The same in every worker, and in every process that shares its state with this one."""
         done = self.reload()
+        if self.workers is not None:
+            await self.workers.reload()
         if self.shared is not None:
             self.shared.call_reload()
         return done
+
+    async def metrics(self) -> bytes:
+        """The text that Prometheus reads: of this process, or of all workers."""
+        if self.workers is not None:
+            return await self.workers.metrics()
+        self._measure()
+        return self._telemetry.expose()
+
+    def _measure(self) -> None:
+        """Bring up to date what is not counted when it happens."""
+        learned = Counter((name, kind.partition(":")[0]) for name, provider in self.state.router.providers.items() for _, kind in provider.lessons)
+        self._telemetry.learned(learned)
+        self._telemetry.shared(self.shared.up if self.shared is not None else None)
+
+    def _collect(self) -> Iterable[Metric]:
+        self._measure()
+        return self._telemetry.registry.collect()
 
     def current(self) -> tuple[config.Config, str | None]:
         """The config in use, and why the last reload failed."""
@@ -128,12 +153,12 @@ class Gateway:
         if self.shared is not None:
             self.shared.revision = config.revision(conf)
 
-    def _share(self, conf: config.Config, workers: int) -> Shared | None:
+    def _share(self, conf: config.Config, processes: int) -> Shared | None:
         """What this process shares with others; health is known to all, and each sends its part of what providers allow."""
         if conf.shared is None:
             return None
         try:
-            shared = Shared(conf.shared, workers)
+            shared = Shared(conf.shared, processes)
         except ValueError as error:
             raise ConfigError([conf.fault("shared", str(error))], conf.file) from None
         SharedRests(shared, self._fleet.health)
@@ -151,7 +176,7 @@ class Gateway:
                 provider.lessons = old.lessons
         self._providers = providers
         urls = {name: provider.base_url() or "" for name, provider in providers.items()}
-        processes = self.shared.processes if self.shared is not None else self._workers
+        processes = self.shared.processes if self.shared is not None else self._processes
         fleet = self._fleet = Fleet(conf.providers, urls, self._fleet, processes)
         router = Router(conf.models, providers, fleet, self._telemetry)
         return api.State(
@@ -174,7 +199,7 @@ class Gateway:
         providers: dict[str, Any] = {"resting": self.state.health.resting(), "learned": self._learned()}
         store = {"error": self.ledger.fault or self.ledger.usage.failing, "waiting": len(self.ledger.usage)}
         parts: dict[str, Any] = {"config": {"file": self.config.file, "error": self._fault}, "store": store, "providers": providers}
-        parts["shared"] = self.shared.state() if self.shared is not None else {"state": "off", "processes": self._workers}
+        parts["shared"] = self.shared.state() if self.shared is not None else {"state": "off", "processes": self._processes}
         if (processes := parts["shared"]["processes"]) > 1 and parts["shared"]["state"] != "up":
             parts["shared"]["limits"] = f"each of {processes} processes lets in its part of every limit"
         if loader.faults:
@@ -202,7 +227,8 @@ class Gateway:
         watcher = loop.create_task(self._follow(self._watch)) if self._watch else None
         prices = self._fleet.data
         prices.begin(self._fleet.urls.values())
-        yield {"header_timeout": self.config.server.header_timeout}
+        async with self.workers.open() if self.workers is not None else contextlib.nullcontext():
+            yield {"header_timeout": self.config.server.header_timeout}
         if watcher is not None:
             watcher.cancel()
         await asyncio.gather(prices.stop(), self._mcp.aclose(), self.servers.aclose())
@@ -339,11 +365,17 @@ def from_environment() -> ASGIApp:
     """The application of a worker process."""
     log_to_stderr()
     file = os.environ.get(CONFIG_VARIABLE) or None
-    gate = Gateway(partial(load, file), telemetry=telemetry(), workers=int(os.environ.get(WORKERS_VARIABLE, "1")))
+    gate = Gateway(partial(load, file), telemetry=telemetry(), processes=int(os.environ.get(WORKERS_VARIABLE, "1")), folder=_folder())
     if file and os.environ.get(WATCH_VARIABLE):
         gate.watch()
     calm_collector()
     return gate.asgi
+
+
+def _folder() -> Path | None:
+    """Where workers find each other; None: this system has no sockets in the file system."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    return Path(folder) if folder and hasattr(asyncio, "start_unix_server") else None
 
 
 def calm_collector() -> None:

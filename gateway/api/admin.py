@@ -51,7 +51,7 @@ async def settings(web: Web) -> Response:
 async def reload(web: Web) -> Response:
     """Read the config again, here and in every other process that can be told."""
     state = visit_of(web).state
-    ok = state.control.reload_all()
+    ok = await state.control.reload_all()
     _, error = state.control.current()
     return json_response(web, {"reloaded": ok, "error": error}, 200 if ok else 409)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -86,11 +85,7 @@ async def readyz(web: Web) -> Response:
 
 async def metrics(web: Web) -> Response:
     visit = visit_of(web)
-    providers = visit.state.router.providers.items()
-    visit.state.telemetry.learned(Counter((name, kind.partition(":")[0]) for name, provider in providers for _, kind in provider.lessons))
-    shared = visit.state.ledger.shared
-    visit.state.telemetry.shared(shared.up if shared is not None else None)
-    return Response(visit.state.telemetry.expose(), media_type="text/plain; version=0.0.4", headers={"x-request-id": visit.record.id})
+    return Response(await visit.state.control.metrics(), media_type="text/plain; version=0.0.4", headers={"x-request-id": visit.record.id})
 
 
 async def models(web: Web) -> Response:

@@ -27,8 +27,12 @@ class Control(Protocol):
         """The config in use, and why the last reload failed."""
         ...
 
-    def reload_all(self) -> bool:
+    async def reload_all(self) -> bool:
         """Read the config again, and have the other processes do so; whether this one could."""
+        ...
+
+    async def metrics(self) -> bytes:
+        """The text that Prometheus reads, of all workers."""
         ...
 
 

@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,13 @@ import uvicorn
 from gateway import config
 from gateway.api.auth import is_loopback
 from gateway.api.protocol import Protocol
-from gateway.app import CONFIG_VARIABLE, WATCH_VARIABLE, WORKERS_VARIABLE, Gateway, calm_collector, check, load, telemetry
+from gateway.app import CONFIG_VARIABLE, FOLDER_VARIABLE, WATCH_VARIABLE, WORKERS_VARIABLE, Gateway, calm_collector, check, load, telemetry
 from gateway.errors import ConfigError, Fault
 from gateway.telemetry import log_to_stderr
+
+_SHORT = "/tmp"  # noqa: S108 - the folder in it gets a name that nobody can guess, and is its owner's alone
+_LONGEST = 60  # characters of a folder's name: the names of sockets in it have a limit of 107
+_START = 60  # seconds that a worker may take to start or to answer its parent before it is replaced
 
 
 def add(commands: Any) -> None:
@@ -53,9 +58,12 @@ def run(args: argparse.Namespace) -> int:
         os.environ[CONFIG_VARIABLE] = str(Path(args.config).resolve()) if args.config else ""
         os.environ[WORKERS_VARIABLE] = str(args.workers)
         os.environ[WATCH_VARIABLE] = "1" if args.reload_config else ""
-        print(f"{args.workers} workers: each one lets in its part of every key's and team's limits", file=sys.stderr)
+        counting = "the limits of keys and teams hold for all together" if conf.shared else "each one lets in its part of every limit"
+        print(f"{args.workers} workers: {counting}", file=sys.stderr)
         greet(conf, host, port)
-        uvicorn.run("gateway.app:from_environment", factory=True, workers=args.workers, **options)
+        with tempfile.TemporaryDirectory(prefix="thinkgate-", dir=_SHORT if len(tempfile.gettempdir()) > _LONGEST else None) as folder:
+            os.environ[FOLDER_VARIABLE] = folder
+            uvicorn.run("gateway.app:from_environment", factory=True, workers=args.workers, timeout_worker_healthcheck=_START, **options)
         return 0
     gate = Gateway(partial(load, args.config), telemetry=telemetry())
     if args.reload_config and args.config:

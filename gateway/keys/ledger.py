@@ -110,7 +110,8 @@ class Ledger:
             store, kept = self.store, self.retention
             if store is not None and kept is not None:
                 try:
-                    await store.retain(requests_older_than=time.time() - kept)
+                    if await store.claim("retention", _RETAIN - 60):  # one process on this store does it
+                        await store.retain(requests_older_than=time.time() - kept)
                 except Exception as error:
                     log.error("old requests could not be forgotten now: %s", error, exc_info=unknown(error))
             await asyncio.sleep(_RETAIN)

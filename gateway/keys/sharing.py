@@ -91,7 +91,9 @@ class SharedDoor:
             admission = holder.admit(tokens)
         except GatewayError as refusal:
             return Answer(None, refusal, holder.left())
-        return Answer(self._claim(id, holder, tokens, admission), None, holder.left())
+        admission = self._claim(id, holder, tokens, admission)
+        self._adopt((self._running[id],))  # to a server that is just coming back
+        return Answer(admission, None, holder.left())
 
     async def _ask(self, id: bytes, holder: Holder, tokens: int, today: float) -> Verdict:
         terms = []
@@ -112,13 +114,12 @@ class SharedDoor:
         def ended(used: int, charges: list[Charge]) -> None:
             claim.runs, claim.tokens = False, used
             del self._running[id]
-            if self.shared.up:
-                costs = {charge.purse: charge for charge in charges}
-                parts = []
-                for account, reserved in claim.accounts:
-                    charge = costs.get(account.purse)
-                    parts.append((account.id, reserved, charge.usd if charge else 0.0, charge.since if charge else 0.0))
-                self._limits.settle(id, used, parts)
+            costs = {charge.purse: charge for charge in charges}
+            parts = []
+            for account, reserved in claim.accounts:
+                charge = costs.get(account.purse)
+                parts.append((account.id, reserved, charge.usd if charge else 0.0, charge.since if charge else 0.0))
+            self._limits.settle(id, used, parts)
 
         admission.told = ended
         self._running[id] = claim

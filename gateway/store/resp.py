@@ -13,7 +13,7 @@ import ssl
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from gateway.store.faults import SharedAway
@@ -202,8 +202,7 @@ class Link(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport, self.up = transport, True
+        self._transport, self.up = cast(asyncio.Transport, transport), True  # uvloop's are no instances of asyncio's
 
     def data_received(self, data: bytes) -> None:
         buffer, at = self._buffer, 0

@@ -191,3 +191,11 @@ def migrate(dialect: Dialect, migrations: Sequence[Sequence[str | Many]] = MIGRA
     if not (yield Sql("SELECT 1 FROM thinkgate_meta WHERE name = 'pepper'")):
         yield Sql("INSERT INTO thinkgate_meta (name, number, bytes) VALUES ('pepper', 0, ?)", (os.urandom(32),))
     return found
+
+
+def claim(task: str, now: float, seconds: float) -> Steps[bool]:
+    """Take a task that is due once in so many seconds, whoever does it; False: somebody did."""
+    name = f"task:{task}"
+    yield Sql("INSERT INTO thinkgate_meta (name, number) VALUES (?, 0) ON CONFLICT (name) DO NOTHING", (name,))
+    rows = yield Sql("UPDATE thinkgate_meta SET number = ? WHERE name = ? AND number <= ? RETURNING name", (int(now), name, int(now - seconds)))
+    return bool(rows)

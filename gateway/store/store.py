@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ from gateway.store.engine import Engine
 from gateway.store.faults import StoreUnavailable
 from gateway.store.rows import KeyRow, Page, RequestRow, UsageRow
 from gateway.store.run_store import Runs
-from gateway.store.schema import version
+from gateway.store.schema import claim, version
 
 
 class Store(Protocol):
@@ -69,6 +70,9 @@ class Store(Protocol):
 
     async def retain(self, requests_older_than: float) -> int:
         """Delete the requests that began before that moment, unix seconds. The sums stay. Gives their number."""
+
+    async def claim(self, task: str, seconds: float) -> bool:
+        """Take a task that all processes on this store do together once in so many seconds; False: another one has it."""
 
     async def backup(self, path: Path) -> None:
         """A copy of everything in a new file. StoreRefused: the file exists, or the database has a tool of its own."""
@@ -145,6 +149,9 @@ class SqlStore:
         while gone := await self.engine.write(requests.forget(requests_older_than)):
             total += gone
         return total
+
+    async def claim(self, task: str, seconds: float) -> bool:
+        return await self.engine.write(claim(task, time.time(), seconds))
 
     async def backup(self, path: Path) -> None:
         await self.engine.backup(path)

@@ -155,6 +155,7 @@ def test_a_changed_config_is_taken_over_and_a_bad_one_is_not(tmp_path: Path, how
         until(lambda: says("two"), process, 30)
         changed("")
         time.sleep(3)
+        until(lambda: says("two"), process, 30)  # on a busy machine the last worker is still being replaced
         assert says("two")
         if workers == 1:
             assert httpx.get(f"{url}/readyz", trust_env=False).json()["config"]["error"]

@@ -174,3 +174,11 @@ async def test_appends_of_one_owner_have_no_gap(pair):
     await asyncio.gather(*(patient(lambda s=store, i=i: s.engine.write(append(epoch, str(i)))) for store in pair for i in range(25)))
 
     assert [seq for seq, _ in await pair[1].engine.read(after(0))] == list(range(1, 51))
+
+
+async def test_a_task_that_is_due_once_is_taken_by_one(pair):
+    taken = await asyncio.gather(*(store.claim("retention", 3600) for store in (*pair, *pair)))
+    assert sorted(taken) == [False, False, False, True]
+    assert await pair[0].claim("another", 3600)
+    assert not await pair[1].claim("another", 3600)
+    assert await pair[1].claim("another", 0), "the next time comes"
