@@ -56,7 +56,7 @@ class Postgres:
 
     def start(self) -> None:
         arguments = ["-w", "-o", '-h ""', "-o", f"-k {self._socket}", "-l", str(self._server.log), "start"]
-        for left in reversed(range(20)):
+        for left in reversed(range(150)):
             try:
                 pg_ctl(arguments, pgdata=self._server.pgdata, user=self._server.system_user, timeout=20)
                 return
