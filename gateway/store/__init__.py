@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gateway.store.engine import Engine, Many, Sql, Steps
 from gateway.store.faults import Fenced, SharedAway, StoreRefused, StoreUnavailable
@@ -18,6 +20,9 @@ from gateway.store.shared_rests import RestBoard
 from gateway.store.sqlite import MEMORY, Sqlite
 from gateway.store.store import SqlStore, Store
 from gateway.store.texts import to_text
+
+if TYPE_CHECKING:
+    from gateway.store.queue import Queue
 
 __all__ = [
     "LEASE",
@@ -52,6 +57,7 @@ __all__ = [
     "Used",
     "Verdict",
     "Wait",
+    "open_queue",
     "open_store",
     "session_key",
     "to_text",
@@ -92,3 +98,13 @@ async def _postgres(url: str) -> Engine:
     except ImportError as error:
         raise StoreRefused("a PostgreSQL store needs its driver: pip install 'psycopg[binary]'") from error
     return await Postgres.open(url)
+
+
+async def open_queue(engine: Engine, take: Callable[[str], Awaitable[None]], concurrency: int) -> Queue:
+    """This replica's part in the queue of a PostgreSQL store; procrastinate is imported here only."""
+    from gateway.store.postgres import Postgres
+    from gateway.store.queue import Queue
+
+    if not isinstance(engine, Postgres):
+        raise StoreRefused("only a PostgreSQL store has a queue")
+    return await Queue.open(engine, take, concurrency)

@@ -66,6 +66,10 @@ class Engine(Protocol):
     @property
     def dialect(self) -> Dialect: ...
 
+    @property
+    def file(self) -> Path | None:
+        """The database's file; None: it is in memory, or a server's."""
+
     async def read(self, steps: Steps[T]) -> T:
         """Run statements that change nothing."""
 

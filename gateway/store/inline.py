@@ -16,6 +16,7 @@ class Inline:
     """An Engine for one process that forgets everything with it: what the library keeps its runs in."""
 
     dialect: Dialect = DIALECT
+    file: Path | None = None
 
     def __init__(self) -> None:
         self._database: sqlite3.Connection | None = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)

@@ -59,9 +59,11 @@ class Postgres:
     """An Engine on a PostgreSQL database. Made by `open`."""
 
     dialect = DIALECT
+    file: Path | None = None
 
     def __init__(self, target: str, patience: float) -> None:
-        self._target = target
+        self.target = target
+        """the connection's settings, with the password"""
         self._pool = _Pool(target, patience)
 
     @classmethod
@@ -94,7 +96,7 @@ class Postgres:
     async def listen(self, channel: str) -> AsyncGenerator[str]:
         """On a connection of its own, as long as the generator is open."""
         try:
-            async with await psycopg.AsyncConnection.connect(self._target, autocommit=True) as connection:
+            async with await psycopg.AsyncConnection.connect(self.target, autocommit=True) as connection:
                 await connection.execute(f"LISTEN {channel}")
                 yield ""
                 async with aclosing(connection.notifies()) as notices:

@@ -67,6 +67,10 @@ class Sqlite:
             raise
         return engine
 
+    @property
+    def file(self) -> Path | None:
+        return None if self._path == MEMORY else Path(self._path)
+
     async def read(self, steps: Steps[T]) -> T:
         return await self._reader.transact("BEGIN", steps)
 
