@@ -29,8 +29,9 @@ from starlette.types import ASGIApp
 
 from gateway import api, config
 from gateway.adapters import Adapter, Loader, builtin_folder, check_options
-from gateway.agent.mcp import Servers
+from gateway.agent import Facts, Runs, Served, Servers, build_agents
 from gateway.agent.mcp.serving import Serving
+from gateway.chat import Model
 from gateway.dialects.responses import Stored
 from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
@@ -80,6 +81,7 @@ class Gateway:
         self.ledger = Ledger(self._telemetry.usage_dropped, processes, self.shared)
         if self.ledger.door is not None:
             self.ledger.door.alone = self._telemetry.decided_alone
+        self.runs = Runs(self.ledger.charge)
         self.state = self._build(self.config)
         self._declare(self.config)
         self.asgi: ASGIApp = api.build(lambda: self.state, self._lifespan, self.config.server.cors)
@@ -104,7 +106,6 @@ class Gateway:
             self.config, self.state, self._fault = fresh, state, None
             self._declare(fresh)
             self._fleet.data.want(self._fleet.urls.values())
-            self.servers.keep(server for agent in fresh.agents.values() for server in agent.mcp.values())
             log.info("config reloaded from %s", fresh.file)
         self._telemetry.reload(self._fault is None)
         return self._fault is None
@@ -150,6 +151,8 @@ class Gateway:
     def _declare(self, conf: config.Config) -> None:
         self.ledger.authority.declare(conf.keys, conf.teams)
         self.ledger.retention = conf.retention.requests
+        self.runs.use(self._agents, conf.retention.runs)
+        self.servers.keep(server for agent in conf.agents.values() for server in agent.mcp.values())
         if self.shared is not None:
             self.shared.revision = config.revision(conf)
 
@@ -179,6 +182,9 @@ class Gateway:
         processes = self.shared.processes if self.shared is not None else self._processes
         fleet = self._fleet = Fleet(conf.providers, urls, self._fleet, processes)
         router = Router(conf.models, providers, fleet, self._telemetry)
+        agents = build_agents(conf, partial(_model, router, fleet), self.servers)
+        router.agents = {f"agent/{name}": Served(name, self.runs) for name in agents}
+        self._agents = agents
         return api.State(
             server=server,
             auth=api.Auth(server.keys, server.hosts, server.open, server.admin_key, self.ledger.authority),
@@ -193,6 +199,7 @@ class Gateway:
             price=fleet.prices.of,
             cache=Cache(shared=SharedAnswers(self.shared, config.revision(conf)) if self.shared is not None else None),
             mcp=self._mcp,
+            runs=self.runs,
         )
 
     def _ready(self, loader: Loader) -> tuple[bool, dict[str, Any]]:
@@ -215,28 +222,38 @@ class Gateway:
         return out
 
     @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Store, shared state and runs, for as long as something is served: to clients, to a command, to a program."""
+        self.servers.pins = store = await open_store(self.config.store, self.config.base)
+        await self.ledger.open(store)
+        await self.runs.open(store)
+        if self.shared is not None:
+            await self.shared.open()
+        try:
+            yield
+        finally:
+            await self.runs.aclose()
+            await asyncio.gather(self._mcp.aclose(), self.servers.aclose())
+            await asyncio.gather(*(p.aclose() for p in self.state.router.providers.values()))
+            await self.ledger.close()
+            self._telemetry.close()
+            if self.shared is not None:
+                await self.shared.aclose()
+
+    @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[dict[str, Any]]:
         loop = asyncio.get_running_loop()
         sys.set_asyncgen_hooks(firstiter=None)  # the loop would note each generator, to close it at its own end; whoever takes one here closes it
-        self.servers.pins = store = await open_store(self.config.store, self.config.base)
-        await self.ledger.open(store)
-        if self.shared is not None:
-            await self.shared.open()
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread, or no such signal here
             loop.add_signal_handler(signal.SIGHUP, self.reload)
         watcher = loop.create_task(self._follow(self._watch)) if self._watch else None
         prices = self._fleet.data
         prices.begin(self._fleet.urls.values())
-        async with self.workers.open() if self.workers is not None else contextlib.nullcontext():
+        async with self.opened(), self.workers.open() if self.workers is not None else contextlib.nullcontext():
             yield {"header_timeout": self.config.server.header_timeout}
-        if watcher is not None:
-            watcher.cancel()
-        await asyncio.gather(prices.stop(), self._mcp.aclose(), self.servers.aclose())
-        await asyncio.gather(*(p.aclose() for p in self.state.router.providers.values()))
-        await self.ledger.close()
-        self._telemetry.close()
-        if self.shared is not None:
-            await self.shared.aclose()
+            if watcher is not None:
+                watcher.cancel()
+            await prices.stop()
 
     async def _follow(self, file: Path) -> None:
         async for changes in watchfiles.awatch(file.parent, recursive=False):
@@ -312,6 +329,20 @@ def _load(conf: config.Config, loader: Loader, name: str, settings: config.Provi
     return adapter
 
 
+def _model(router: Router, fleet: Fleet, name: str) -> tuple[Model, Callable[[], Facts]]:
+    """The chain that an agent runs on, and what is known of its targets: all of them must be priced, the smallest window counts."""
+    chain = router.chain(name)
+
+    def facts() -> Facts:
+        targets = chain.settings.chain
+        windows = [size for target in targets if (size := fleet.prices.window(target.provider, target.model)) is not None]
+        priced = all(fleet.prices.of(target.provider, target.model) is not None for target in targets)
+        first = targets[0]
+        return Facts(router.providers[first.provider].thinks(first), priced, min(windows, default=None))
+
+    return chain, facts
+
+
 def secrets_of(conf: config.Config) -> tuple[str, ...]:
     """Every secret that this config holds, for redaction."""
     found = [key.reveal() for provider in conf.providers.values() for key in provider.api_keys]
@@ -346,26 +377,25 @@ def known_providers(loader: Loader) -> list[tuple[str, str, str]]:
 def embedded(env: Mapping[str, str]) -> config.Config:
     """The config that needs no file: the demo model, and `auto` over the providers whose keys are in the environment."""
     loader = Loader([builtin_folder()], config.HookBudget())
-    conf = config.embedded(env, known_providers(loader), local=local_is_installed())
+    conf = config.embedded(env, known_providers(loader), local=local_is_installed(), texts=str(Path(__file__).parent / "agent" / "texts"))
     return replace(conf, adapters_dir=builtin_folder())  # never files that happen to lie in the working directory
 
 
-def load(file: str | Path | None, env: Mapping[str, str] = os.environ) -> config.Config:
+def read_config(file: str | Path | None, env: Mapping[str, str] = os.environ) -> config.Config:
     """The config of a file, or the embedded default without one. ConfigError, OSError."""
     return config.load(Path(file), env) if file else embedded(env)
 
 
 def check(conf: config.Config) -> None:
     """Everything that a start would check, without starting. ConfigError with all faults."""
-    loader = Loader([conf.adapters_dir, builtin_folder()], conf.hook_budget)
-    build_providers(conf, loader, Connections().get, lambda text: text, Memory())
+    Gateway(lambda: conf)
 
 
 def from_environment() -> ASGIApp:
     """The application of a worker process."""
     log_to_stderr()
     file = os.environ.get(CONFIG_VARIABLE) or None
-    gate = Gateway(partial(load, file), telemetry=telemetry(), processes=int(os.environ.get(WORKERS_VARIABLE, "1")), folder=_folder())
+    gate = Gateway(partial(read_config, file), telemetry=telemetry(), processes=int(os.environ.get(WORKERS_VARIABLE, "1")), folder=_folder())
     if file and os.environ.get(WATCH_VARIABLE):
         gate.watch()
     calm_collector()

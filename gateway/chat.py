@@ -162,7 +162,8 @@ class Request(msgspec.Struct, frozen=True):
 
     The chain sets `target`, `attempt` (from 1), `repair` (the failure that this attempt
     shall repair before it sends), `deadline` (`loop.time()` seconds until the first content
-    must be there) and `empty_ok` (an empty answer is an answer).
+    must be there) and `empty_ok` (an empty answer is an answer). An agent sets `folds`: a last
+    message of the assistant's becomes the end of the one before it where a provider takes none there.
     """
 
     body: Body
@@ -179,6 +180,7 @@ class Request(msgspec.Struct, frozen=True):
     repair: UpstreamError | None = None
     deadline: float = float("inf")
     empty_ok: bool = False
+    folds: bool = False
 
 
 class Chunk:

@@ -16,7 +16,7 @@ def test_its_example_can_be_loaded() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     env = {"WIKI_TOKEN": "a-token", "DB_URL": "sqlite:///x"}
 
-    agent = config.parse("providers: {a: {}}\nmodels: {smart: a/x}\n" + example, env=env, allow_agents=True, base=Path("conf")).agents["analyst"]
+    agent = config.parse("providers: {a: {}}\nmodels: {smart: a/x}\n" + example, env=env, base=Path("conf")).agents["analyst"]
 
     assert agent.mcp["files"].tools == ("read_text_file", "list_directory")
     assert agent.mcp["wiki"].headers == {"Authorization": "Bearer a-token"}

@@ -105,7 +105,7 @@ async def renew(web: Web) -> Response:
 async def requests(web: Web) -> Response:
     """The latest requests first; `format=csv` for a table."""
     state, query = visit_of(web).state, _query(web)
-    limit, before = _whole(query, "limit", 1), _whole(query, "before", 0)
+    limit, before = whole(query, "limit", 1), whole(query, "before", 0)
     await state.ledger.usage.flush()
     page = await _store(state).requests(100 if limit is None else limit, before, query.get("key_name"), query.get("model"))
     rows = [row.public() for row in page.rows]
@@ -157,7 +157,7 @@ def _query(web: Web) -> Mapping[str, str]:
     return web.query_params
 
 
-def _whole(query: Mapping[str, str], name: str, least: int) -> int | None:
+def whole(query: Mapping[str, str], name: str, least: int) -> int | None:
     text = query.get(name)
     if text is None:
         return None

@@ -25,6 +25,8 @@ log = logging.getLogger("thinkgate")
 _QUESTION = {"chat": "messages", "messages": "messages", "responses": "input", "completions": "prompt"}
 _FORWARDED = (b"anthropic-version", b"anthropic-beta", b"openai-beta")
 """Headers of the client that reach a provider which is spoken to in the client's own dialect."""
+_TO_AGENTS = (b"x-session-id", b"x-agent-events")
+"""Headers that say something to an agent; no provider gets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +50,13 @@ class Endpoint(ABC):
             request = self.request(visit, raw)
             if visit.holder is not None:
                 visit.holder.check(request.model)
-            chain, label = state.router.find(request.model)
+            model, label = state.router.find(request.model)
             if b"x-thinkgate-dry-run" in visit.headers:
-                await self._dry_run(visit, chain, request, send)
+                await self._dry_run(visit, state.router.chain(request.model), request, send)
                 return
             await admit(visit, request)
             with Presence(scope):
-                failed = await self.answer(state.cache.over(chain) if visit.kept else chain, request, send, visit)
+                failed = await self.answer(state.cache.over(model) if visit.kept and isinstance(model, Chain) else model, request, send, visit)
         except ClientGone as gone:
             status, failed = gone.status, gone
         except GatewayError as error:
@@ -87,6 +89,8 @@ class Endpoint(ABC):
 
     def made(self, visit: Visit, body: Body, model: str, stream: bool, headers: Mapping[str, str]) -> Request:
         visit.record.model = model
+        if model.startswith("agent/"):
+            headers = {**headers, **{name.decode(): visit.headers[name].decode("latin-1") for name in _TO_AGENTS if name in visit.headers}}
         only = visit.headers.get(b"x-thinkgate-provider")
         return Request(
             body=body,

@@ -30,6 +30,10 @@ def response_headers(record: Record) -> Headers:
             headers.append((b"x-thinkgate-chain", _ascii(",".join(exchanges))))
     if record.transforms:
         headers.append((b"x-thinkgate-transforms", _ascii(clipped(record.transforms))))
+    if record.run_id is not None:
+        headers.append((b"x-thinkgate-run-id", _ascii(record.run_id)))
+    if record.session is not None:
+        headers.append((b"x-thinkgate-session", _ascii(record.session)))
     if record.cache is not None:
         headers.append((b"x-thinkgate-cache", record.cache.encode("ascii")))
     headers.append((b"server-timing", timing(record)))

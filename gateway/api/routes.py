@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan
 
 import gateway
-from gateway.api import admin, admin_keys, files, responses
+from gateway.api import admin, admin_keys, agents, files, responses
 from gateway.api.answering import envelope, json_response, visit_of
 from gateway.api.completions import Completions
 from gateway.api.counting import Counting
@@ -50,6 +50,7 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
         routes += [
             *responses.routes(prefix),
             *files.routes(prefix),
+            *agents.routes(prefix),
             Route(f"{prefix}/models", models, methods=["GET"]),
             Route(f"{prefix}/models/{{name:path}}", model, methods=["GET"]),
         ]
@@ -60,6 +61,7 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
         Route("/metrics", metrics, methods=["GET"]),
         *admin.routes(),
         *admin_keys.routes(),
+        *agents.admin_routes(),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error})
     app.router.redirect_slashes = False

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway import config
+from gateway.agent import Runs
 from gateway.agent.mcp.serving import Serving
 from gateway.api.auth import Auth
 from gateway.chat import Body, Record
@@ -52,6 +53,7 @@ class State:
     ledger: Ledger
     price: Callable[[str, str], Rates | None]
     mcp: Serving
+    runs: Runs
     cache: Cache = field(default_factory=Cache)
 
 

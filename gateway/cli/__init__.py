@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import gateway
-from gateway.cli import adapter, configs, drill, explain, keys, serve
+from gateway.cli import adapter, agent, configs, drill, explain, keys, serve
 from gateway.errors import GatewayError
 
 
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="thinkgate", description="An OpenAI-compatible gateway: provider chains, adapters, agents as models.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for module in (serve, configs, explain, drill, adapter, keys):
+    for module in (serve, configs, explain, drill, adapter, agent, keys):
         module.add(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(run=_version)

@@ -32,7 +32,7 @@ def run_check(args: argparse.Namespace) -> int:
         print("thinkgate check: which FILE?", file=sys.stderr)
         return 2
     try:
-        conf = app.load(args.file)
+        conf = app.read_config(args.file)
         app.check(conf)
     except ConfigError as error:
         print("\n".join(error.lines()))

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     level = log.level
     log.setLevel(logging.ERROR)  # failures are what a drill is made of
     try:
-        report = asyncio.run(drill(app.load(args.file), args.model))
+        report = asyncio.run(drill(app.read_config(args.file), args.model))
     except ConfigError as error:
         print("\n".join(error.lines()), file=sys.stderr)
         return 1

@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        gate = app.Gateway(lambda: app.load(args.file))
+        gate = app.Gateway(lambda: app.read_config(args.file))
     except ConfigError as error:
         print("\n".join(error.lines()), file=sys.stderr)
         return 1
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     model = body.get("model")
     if not isinstance(model, str):
         raise InvalidRequest("the request has no `model`")
-    chain, _ = gate.state.router.find(model)
+    chain = gate.state.router.chain(model)
     if chain.settings.balance == "cheapest" or any(item.endswith("=context_overflow") for item in args.fail):
         gate.read_prices()
     request = Request(Body(raw, body), model, Record("explain", model=model), stream=body.get("stream") is True, endpoint=args.endpoint, dialect=args.endpoint)

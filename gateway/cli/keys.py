@@ -54,7 +54,7 @@ def _sub(commands: Any, name: str, text: str, run: Callable[[argparse.Namespace]
 
 
 def run_create(args: argparse.Namespace) -> int:
-    conf = app.load(args.config)
+    conf = app.read_config(args.config)
     given: Json = {name: getattr(args, name) for name in ("models", "rpm", "tpm", "concurrency", "expires", "team", "tags")}
     if args.budget is not None:
         given["budget"] = {"usd": args.budget, "per": args.per}
@@ -69,7 +69,7 @@ def run_create(args: argparse.Namespace) -> int:
 
 
 def run_list(args: argparse.Namespace) -> int:
-    conf = app.load(args.config)
+    conf = app.read_config(args.config)
     rows = _with_store(conf, lambda store: store.keys())
     known = {row.id: row for row in rows}
     keys = [*map(shown, conf.keys.values()), *(public(row, known) for row in rows)]
@@ -81,14 +81,14 @@ def run_list(args: argparse.Namespace) -> int:
 
 
 def run_revoke(args: argparse.Namespace) -> int:
-    if not _with_store(app.load(args.config), lambda store: revoke(store, args.key)):
+    if not _with_store(app.read_config(args.config), lambda store: revoke(store, args.key)):
         raise NotFound(f'there is no key "{args.key}" in the store', code="key_not_found")
     print(dumps({"key": args.key, "revoked": True}).decode() if args.json else f"{args.key} is revoked; running gateways know it within a second")
     return 0
 
 
 def run_rotate(args: argparse.Namespace) -> int:
-    secret, row = _with_store(app.load(args.config), lambda store: rotate(store, args.key, args.overlap))
+    secret, row = _with_store(app.read_config(args.config), lambda store: rotate(store, args.key, args.overlap))
     if args.json:
         print(dumps({**public(row), "key": secret}).decode())
     else:
@@ -98,7 +98,7 @@ def run_rotate(args: argparse.Namespace) -> int:
 
 
 def run_usage(args: argparse.Namespace) -> int:
-    rows = _with_store(app.load(args.config), lambda store: store.usage(args.by, args.since, args.until))
+    rows = _with_store(app.read_config(args.config), lambda store: store.usage(args.by, args.since, args.until))
     if args.csv:
         print(table(row.public() for row in rows), end="")
     elif args.json:

@@ -16,7 +16,7 @@ import uvicorn
 from gateway import config
 from gateway.api.auth import is_loopback
 from gateway.api.protocol import Protocol
-from gateway.app import CONFIG_VARIABLE, FOLDER_VARIABLE, WATCH_VARIABLE, WORKERS_VARIABLE, Gateway, calm_collector, check, load, telemetry
+from gateway.app import CONFIG_VARIABLE, FOLDER_VARIABLE, WATCH_VARIABLE, WORKERS_VARIABLE, Gateway, calm_collector, check, read_config, telemetry
 from gateway.errors import ConfigError, Fault
 from gateway.telemetry import log_to_stderr
 
@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     log_to_stderr()
-    conf = load(args.config)
+    conf = read_config(args.config)
     server = conf.server
     host, port = args.host or server.host, args.port if args.port is not None else server.port
     refuse_open(conf, host)
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             os.environ[FOLDER_VARIABLE] = folder
             uvicorn.run("gateway.app:from_environment", factory=True, workers=args.workers, timeout_worker_healthcheck=_START, **options)
         return 0
-    gate = Gateway(partial(load, args.config), telemetry=telemetry())
+    gate = Gateway(partial(read_config, args.config), telemetry=telemetry())
     if args.reload_config and args.config:
         gate.watch()
     greet(gate.config, host, port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.config.agents import Agent
+from gateway.config.agents import Tool as AgentTool
 from gateway.config.build import embedded, load, parse
 from gateway.config.fields import suggest
 from gateway.config.revision import revision
@@ -34,6 +35,7 @@ __all__ = [
     "FAILURE_CLASSES",
     "THINKING",
     "Agent",
+    "AgentTool",
     "Budget",
     "Config",
     "Cooldown",

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.config.fields import Reading
-from gateway.config.not_yet import NOT_YET, Later, report
 from gateway.config.reader import MAX_BYTES, Node, decode, read
 from gateway.config.sections import FILE
 from gateway.config.starter import Known, embedded_text
@@ -16,7 +15,7 @@ from gateway.config.values import Config, Key, Secret
 from gateway.errors import ConfigError, Fault
 
 
-def load(path: str | Path, env: Mapping[str, str] | None = None, *, allow_agents: bool = False) -> Config:
+def load(path: str | Path, env: Mapping[str, str] | None = None) -> Config:
     """The config of a file. `env` stands for the process's environment.
 
     Raises ConfigError with all faults in file order, also when the file cannot be read.
@@ -27,36 +26,35 @@ def load(path: str | Path, env: Mapping[str, str] | None = None, *, allow_agents
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError([Fault("", f"cannot be read: {error.strerror or type(error).__name__}", 1, 1)], str(path)) from None
-    return parse(decode(raw, str(path)), str(path), path.parent, env, allow_agents=allow_agents)
+    return parse(decode(raw, str(path)), str(path), path.parent, env)
 
 
-def parse(text: str, file: str = "config", base: Path = Path(), env: Mapping[str, str] | None = None, *, allow_agents: bool = False) -> Config:
+def parse(text: str, file: str = "config", base: Path = Path(), env: Mapping[str, str] | None = None) -> Config:
     """The config of a text. `file` is its name in faults, `base` the folder of relative paths.
 
     Raises ConfigError with all faults in file order.
     """
-    not_yet = tuple(later for later in NOT_YET if not (allow_agents and later.pattern == "agents"))
-    return build(text, file, base, os.environ if env is None else env, not_yet)
+    return build(text, file, base, os.environ if env is None else env)
 
 
-def embedded(env: Mapping[str, str] | None = None, known: Sequence[Known] = (), *, local: bool = False) -> Config:
+def embedded(env: Mapping[str, str] | None = None, known: Sequence[Known] = (), *, local: bool = False, texts: str = ".") -> Config:
     """The config that serves without a file: model `demo`, and `auto` over the providers whose key is in the environment.
 
     `known` names providers: (name, variable of its key, default model). `THINKGATE_KEY`,
     `THINKGATE_ADMIN_KEY`, `HOST` and `PORT` of the environment apply; the store is in memory.
-    `local` adds the small model of this machine as `local/smollm2`.
+    `local` adds the small model of this machine as `local/smollm2`. There is an agent for each
+    pattern; `texts` is the folder that they search.
     """
     env = os.environ if env is None else env
-    return build(embedded_text(env, known, local), "embedded default", Path(), env, ())
+    return build(embedded_text(env, known, local, texts), "embedded default", Path(), env)
 
 
-def build(text: str, file: str, base: Path, env: Mapping[str, str], not_yet: Sequence[Later]) -> Config:
+def build(text: str, file: str, base: Path, env: Mapping[str, str]) -> Config:
     faults: list[Fault] = []
     root = read(text, env, faults, file)
     reading = Reading(root, base, env)
     reading.faults = faults
     config = FILE.read(root, (), reading)
-    report(root, reading, not_yet)
     if "providers" in root.entries and reading.names.get("providers") == ():
         reading.fault(("providers",), "at least one provider is needed", root.entries["providers"])
     if isinstance(config, Config):

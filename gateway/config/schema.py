@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.config.fields import Field, Kind, Listing, Schema, Section, Table
-from gateway.config.not_yet import NOT_YET
 from gateway.config.sections import FILE
 
 
@@ -22,14 +21,8 @@ class Row:
 
 
 def reference() -> list[Row]:
-    """Every setting that this version serves, in the order of declaration."""
-    hidden = {later.pattern for later in NOT_YET}
-    return [row for row in _rows(FILE, "") if not _under(row.path, hidden)]
-
-
-def _under(path: str, hidden: set[str]) -> bool:
-    parts = path.split(".")
-    return any(".".join(parts[:i]) in hidden for i in range(1, len(parts) + 1))
+    """Every setting, in the order of declaration."""
+    return list(_rows(FILE, ""))
 
 
 def _rows(section: Section, prefix: str) -> Iterator[Row]:
@@ -70,22 +63,5 @@ def _default(section: Section, f: Field) -> str:
 
 
 def schema() -> Schema:
-    """A JSON Schema (2020-12) of the config file, without what this version does not serve."""
-    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Thinkgate config", **FILE.schema()}
-    for later in NOT_YET:
-        _drop(whole, later.pattern.split("."))
-    return whole
-
-
-def _drop(schema: Any, parts: list[str]) -> None:
-    """Take a setting out of the schema wherever its path leads."""
-    for branch in schema.get("anyOf", ()):
-        _drop(branch, parts)
-    name = parts[0].removesuffix("[]")
-    inner = schema.get("additionalProperties") if name == "*" else schema.get("properties", {}).get(name)
-    if not isinstance(inner, dict):
-        return
-    if len(parts) == 1:
-        del schema["properties"][name]
-    else:
-        _drop(inner if name == parts[0] else inner["items"], parts[1:])
+    """A JSON Schema (2020-12) of the config file."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Thinkgate config", **FILE.schema()}

@@ -18,8 +18,15 @@ def present(env: Mapping[str, str], known: Sequence[Known]) -> list[Known]:
     return list(found.values())
 
 
-def embedded_text(env: Mapping[str, str], known: Sequence[Known], local: bool = False) -> str:
-    """The config that serves without a file; `local`: the small local model is installed."""
+def _agents(texts: str) -> list[tuple[str, str]]:
+    """One agent for each pattern, with tools that need no key; `texts` is the folder that web_search looks into."""
+    search = f"{{web_search: {{backend: local, path: {_text(texts)}}}}}"
+    tools = f"[sequential_thinking, todo_write, calculator, {search}]"
+    return [("simple", tools), ("react", f"[calculator, {search}]"), ("two_stage", tools), ("reflection", "[]"), ("plan_and_solve", f"[calculator, {search}]")]
+
+
+def embedded_text(env: Mapping[str, str], known: Sequence[Known], local: bool = False, texts: str = ".") -> str:
+    """The config that serves without a file; `local`: the small local model is installed, `texts`: what the agents can search."""
     real = present(env, known)
     providers = [f"  {name}: {{api_key: {_text('${' + variable + '}')}}}" for name, variable, _ in real]
     chain = [f"{name}/{model}" for name, _, model in real] or ["demo/demo"]
@@ -35,6 +42,8 @@ def embedded_text(env: Mapping[str, str], known: Sequence[Known], local: bool = 
             "  demo: demo/demo",
             f"  auto: {{chain: {_text(chain)}}}",
             *(["  local/smollm2: local/smollm2"] if local else []),
+            "agents:",
+            *(f"  {name}: {{pattern: {name}, model: demo, tools: {tools}}}" for name, tools in _agents(texts)),
             "",
         ]
     )

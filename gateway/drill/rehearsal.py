@@ -114,7 +114,7 @@ async def drill(conf: config.Config, model: str, faults: Sequence[Fault] = FAULT
 def _chain_of(conf: config.Config, model: str) -> config.Model:
     if model.startswith("agent/"):
         raise InvalidRequest("the drill is for chains: name the model that the agent uses", param="model")
-    chain, _ = Gateway(lambda: harmless(conf, SLOW), connect=_nowhere).state.router.find(model)
+    chain = Gateway(lambda: harmless(conf, SLOW), connect=_nowhere).state.router.chain(model)
     return chain.settings
 
 

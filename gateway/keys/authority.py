@@ -208,6 +208,10 @@ class Authority:
         """Every key and team that is known."""
         return self._accounts.values()
 
+    def accounts_of(self, id: str) -> Sequence[Account]:
+        """The accounts that pay for what a key uses: its own, its team's."""
+        return next((holder.accounts for holder in self._holders.values() if holder.id == id), ())
+
     def account(self, id: str) -> Account | None:
         return self._accounts.get(id)
 

@@ -11,7 +11,7 @@ from gateway.errors import GatewayError
 from gateway.keys.authority import Authority
 from gateway.keys.sharing import SharedDoor
 from gateway.keys.usage import Usage
-from gateway.store import Shared, Store, StoreUnavailable
+from gateway.store import RequestRow, Shared, Store, StoreUnavailable
 
 log = logging.getLogger("thinkgate")
 
@@ -61,6 +61,13 @@ class Ledger:
         store, self.store = self.store, None
         if store is not None:
             await store.aclose()
+
+    def charge(self, row: RequestRow) -> None:
+        """What was used without a request that waits for it (a run in the background): its key and team pay, its row is kept."""
+        accounts = self.authority.accounts_of(row.key_id) if row.key_id else ()
+        charges = [charge for account in accounts if (charge := account.purse.charge(row.cost or 0.0, row.time)) is not None]
+        if charges or self.retention != 0:
+            self.usage.put(row, charges)
 
     async def look(self) -> None:
         """Know the store's keys as they are now. Raises what the store raises."""

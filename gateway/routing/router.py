@@ -7,18 +7,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gateway import config
-from gateway.chat import model_name
+from gateway.chat import Model, model_name
 from gateway.errors import InvalidRequest, NotFound
 from gateway.routing.chain import Chain
 from gateway.routing.fleet import Fleet
 from gateway.telemetry import Telemetry
 from gateway.upstream import Provider
 
+AGENT = "agent/"
 _REMEMBERED = 1024  # chains made for patterns and provider/model names
 
 
 class Router:
-    """All models of one config. `find` gives the chain for a name, made once per name."""
+    """All models of one config. `find` gives the chain for a name, made once per name.
+
+    `agents` are models too, under `agent/NAME`; whoever builds them puts them in.
+    """
 
     def __init__(self, models: Mapping[str, config.Model], providers: Mapping[str, Provider], fleet: Fleet, telemetry: Telemetry) -> None:
         self.providers = providers
@@ -28,9 +32,10 @@ class Router:
         self._chains = {name: self._make(model) for name, model in models.items() if not model.pattern}
         self._patterns = sorted((m for m in models.values() if m.pattern), key=lambda m: -len(m.name))
         self._made: dict[str, tuple[Chain, str]] = {}
+        self.agents: Mapping[str, Model] = {}
 
-    def find(self, name: str) -> tuple[Chain, str]:
-        """The chain, and the name under which it is counted (a pattern's, not what it matched).
+    def find(self, name: str) -> tuple[Model, str]:
+        """The chain or agent, and the name under which it is counted (a pattern's, not what it matched).
 
         InvalidRequest for a text that no model can have, NotFound `model_not_found` else.
         """
@@ -40,11 +45,14 @@ class Router:
         made = self._made.get(name)
         if made is not None:
             return made
+        agent = self.agents.get(name)
+        if agent is not None:
+            return agent, name
         if not model_name(name):
             raise InvalidRequest("`model` is not a valid model name", param="model", code="invalid_model_name")
-        made = self._match(name) or self._direct(name)
+        made = None if name.startswith(AGENT) else self._match(name) or self._direct(name)
         if made is None:
-            close = difflib.get_close_matches(name, self._chains, 1)
+            close = difflib.get_close_matches(name, [*self._chains, *self.agents], 1)
             hint = f'; did you mean "{close[0]}"?' if close else "; GET /v1/models lists them"
             raise NotFound(f'the model "{name}" does not exist{hint}', code="model_not_found", param="model")
         if len(self._made) >= _REMEMBERED:
@@ -63,7 +71,14 @@ class Router:
                     part = config.matched(target.model, model) if model and "*" in target.model else None
                     if part is not None:
                         known[before + part + after] = None
-        return list(known)
+        return [*known, *self.agents]
+
+    def chain(self, name: str) -> Chain:
+        """The chain for a name. Raises what `find` does; an agent is none."""
+        found, _ = self.find(name)
+        if not isinstance(found, Chain):
+            raise InvalidRequest(f"{name} is an agent; ask for the model that it runs on", param="model")
+        return found
 
     def _make(self, model: config.Model) -> Chain:
         return Chain(model, *self._parts)

@@ -25,6 +25,7 @@ _GREETING = re.compile(r"^\W*(?:hi|hello|hey|good (?:morning|evening)|你好|您
 _PLAN = re.compile(r"\bplan\b|step[- ]by[- ]step|think (?:first|before|carefully)|计划|规划|逐步", re.IGNORECASE)
 _TOOL_LINE = re.compile(r"^\s*[-*]\s*`?(\w+)`?\s*(?:\([^)]*\))?\s*[:：-]\s*(.+)$", re.MULTILINE)
 _QUESTION = re.compile(r"(?:Question|Task|问题|任务)\s*[:：]\s*(.+)", re.IGNORECASE)
+_STEP = re.compile(r"^(?:Current step|当前步骤)\s*[:：]\s*(.+)", re.IGNORECASE | re.MULTILINE)
 _OBSERVATION = re.compile(r"^(?:Observation|观察)\s*[:：]\s*(.+)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
 _NO_IMPROVEMENT = "[NO_IMPROVEMENT_NEEDED]"
 _COUNT_AT_MOST = 1_000
@@ -81,6 +82,8 @@ class Conversation:
         user = text_of(known[last]) if last >= 0 else ""
         planned = bool(since) and since[-1].get("role") == "assistant" and text_of(since[-1]).startswith("[Plan]")
         user, plan, _ = user.partition("\n[Plan]\n")
+        step = _STEP.search(user)  # one step of an agent's plan: all else in such a prompt is what led to it
+        user = step[1] if step is not None else user
         return cls(system, user.strip(), called, results, planned or bool(plan), everything)
 
 
@@ -156,6 +159,8 @@ def _text(body: Mapping[str, Any], talk: Conversation) -> str:
 
 
 def _plain(talk: Conversation) -> str:
+    if talk.results and _PLAN.search(talk.system) and not talk.planned and "[Plan]" in talk.system:
+        return "The last step went well. Next: put together what is there, and answer if nothing is missing."
     if talk.results:
         return _from_results(talk.results)
     if (told := _instruction(talk.user)) is not None:

@@ -82,6 +82,12 @@ class Provider:
         """The newest good version of its adapter file."""
         return self._loader.get(self._adapter_name)
 
+    def thinks(self, target: config.Target) -> bool:
+        """Whether a target's model thinks before it answers when a request says nothing about it."""
+        rule = self._current(target)[1].thinking
+        wish = target.thinking or self.settings.thinking
+        return rule is not None and (rule.default == "on" if wish == "auto" else wish != "off")
+
     def base_url(self) -> str | None:
         return self.settings.base_url or self.adapter.base_url
 
@@ -208,6 +214,8 @@ class Provider:
         body["model"] = target.model
         if request.dialect != "chat" or spoken != "chat":
             client = request.body.fresh()
+        if request.folds and adapter.trailing_assistant == "refuse":
+            fold_trailing(body)
         body = self._turned(body, request, spoken, options, context)
         body = apply.prepare(body, hooks, options, context)
         for lesson in self.lessons.of(target.model):
@@ -415,6 +423,19 @@ class Clock(msgspec.Struct, frozen=True):
     total: float
     idle: float
     first_is_ours: bool
+
+
+def fold_trailing(body: Json) -> None:
+    """Make the assistant's last message the end of the user's or tool's one before it."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or len(messages) < 2 or messages[-1].get("role") != "assistant" or messages[-1].get("tool_calls"):
+        return
+    last, before = messages[-1].get("content"), messages[-2]
+    content = before.get("content")
+    if before.get("role") not in ("user", "tool") or not isinstance(last, str):
+        return
+    joined = [*content, {"type": "text", "text": last}] if isinstance(content, list) else f"{content or ''}\n\n{last}"
+    messages[-2:] = [{**before, "content": joined}]
 
 
 def _asks_for_usage(body: Json) -> bool:

@@ -13,7 +13,7 @@ HEAD = "providers: {a: {}}\nmodels: {smart: a/x, gpt-*: a/gpt-*}\nagents:\n  w: 
 
 
 def parse(text: str, env: dict[str, str] | None = None) -> config.Agent:
-    return config.parse(HEAD + f"  x: {{{text}}}\n", "f", env=env or {}, allow_agents=True).agents["x"]
+    return config.parse(HEAD + f"  x: {{{text}}}\n", "f", env=env or {}).agents["x"]
 
 
 def fault_of(text: str, env: dict[str, str] | None = None) -> str:
@@ -74,7 +74,7 @@ def test_what_opens_an_mcp_server_is_a_secret() -> None:
     text = (
         "pattern: react, model: smart, mcp: {m: {url: http://b, headers: {Authorization: Bearer abc-123-def}}, n: {command: [x], env: {TOKEN: ghp-1234567890}}}"
     )
-    conf = config.parse(HEAD + f"  x: {{{text}}}\n", env={}, allow_agents=True)
+    conf = config.parse(HEAD + f"  x: {{{text}}}\n", env={})
 
     assert {"Bearer abc-123-def", "ghp-1234567890"} <= set(secrets_of(conf))
     assert "abc-123-def" not in repr(conf)

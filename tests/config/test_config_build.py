@@ -29,7 +29,7 @@ def faults_of(text: str, env: dict[str, str] | None = None, **options: Any) -> l
 
 @pytest.fixture(scope="module")
 def full() -> config.Config:
-    return build(TEXT, "f", Path("folder"), ENV, ())
+    return build(TEXT, "f", Path("folder"), ENV)
 
 
 def test_the_server_is_read(full: config.Config) -> None:
@@ -292,37 +292,13 @@ CANARY = "CANARY-7f3a-secret"
 def test_no_fault_shows_a_secret(text: str) -> None:
     prefix = "" if text.startswith("providers") else "providers: {a: {}}\n"
 
-    assert CANARY not in "\n".join(faults_of(prefix + text, {"X": CANARY}, allow_agents=True))
-
-
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("agents: {a: {pattern: simple, model: a/x}}", "agents"),
-        ("retention: {runs: 1d}", "retention.runs"),
-    ],
-)
-def test_what_is_not_served_yet_says_so(text: str, path: str) -> None:
-    assert [line.split(": ", 1)[1] for line in faults_of(PROVIDERS + text)] == [f"{path}: not available in this version"]
+    assert CANARY not in "\n".join(faults_of(prefix + text, {"X": CANARY}))
 
 
 def test_what_changes_nothing_may_be_written_already() -> None:
     text = "models: {m: {chain: [a/x], hedge: null, resume: off, balance: order}}\nkeys: {}\nshared: null\nstore: sqlite:///thinkgate.db\n"
 
     assert config.parse("providers: {a: {api_keys: [x]}}\n" + text, env={}).models["m"].hedge is None
-
-
-def test_what_is_not_served_yet_is_checked_all_the_same() -> None:
-    found = faults_of(PROVIDERS + "agents: {a: {pattern: simpel, model: a/x}}\n")
-
-    assert found[0] == "f:4:1: agents: not available in this version"
-    assert 'did you mean "simple"?' in found[1]
-
-
-def test_agents_can_be_allowed() -> None:
-    made = config.parse(PROVIDERS + "agents: {a: {pattern: simple, model: a/x}}\n", env={}, allow_agents=True)
-
-    assert made.agents["a"].pattern == "simple"
 
 
 def test_warnings_do_not_refuse_the_file() -> None:
@@ -359,7 +335,7 @@ def test_a_file_that_cannot_be_read_is_a_config_error(tmp_path: Path) -> None:
 
 def verdict(text: str) -> config.Config | ConfigError:
     try:
-        return build(text, "f", Path(), ENV, ())
+        return build(text, "f", Path(), ENV)
     except ConfigError as error:
         return error
 

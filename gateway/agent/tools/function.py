@@ -44,6 +44,8 @@ class FunctionTool(Tool):
     tool. A function that is not async runs in a thread. What it raises is raised.
     """
 
+    is_function = True
+
     def __init__(
         self,
         function: Callable[..., Any],

@@ -8,7 +8,6 @@ from typing import Any
 
 from gateway.agent import arguments
 from gateway.agent.casting import bare
-from gateway.agent.tools.function import FunctionTool
 from gateway.agent.tools.tool import Context, Observation, Tool
 from gateway.chat import Json
 from gateway.config import suggest
@@ -40,6 +39,8 @@ class Registry:
         if not isinstance(tool, Tool):
             if not callable(tool):
                 raise ValueError(f"a tool is a Tool or a function, not a {type(tool).__name__}")
+            from gateway.agent.tools.function import FunctionTool  # pydantic takes a tenth of a second: only who has functions pays
+
             tool = FunctionTool(tool, name=name, description=description)
         if not _NAME.fullmatch(tool.name):
             raise ValueError(f'"{tool.name}" cannot name a tool: 1 to 64 letters, digits, _ and - can')
@@ -90,7 +91,7 @@ class Registry:
 
     def is_function(self, name: str) -> bool:
         """Whether this is the name of a plain function."""
-        return isinstance(self._tools.get(name), FunctionTool)
+        return name in self._tools and self._tools[name].is_function
 
     def is_tool(self, name: str) -> bool:
         """Whether this is the name of a tool object."""

@@ -23,6 +23,13 @@ class Observation:
     data: Json | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Pending(Observation):
+    """There is no observation yet: the run that the call began waits for somebody, as `waits` says."""
+
+    waits: list[Json] = field(default_factory=list)
+
+
 async def _nobody(type: str, data: Json) -> None:
     pass
 
@@ -37,6 +44,7 @@ class Context:
     tenant    whose key it is
     emit      tells those who look at the run: `await context.emit("thought", {...})`
     timeout   seconds that the call may take
+    run       the run itself, for tools that are runs too
     """
 
     run_id: str = ""
@@ -46,6 +54,7 @@ class Context:
     tenant: str = ""
     emit: Callable[[str, Json], Awaitable[None]] = _nobody
     timeout: float = 60.0
+    run: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +76,18 @@ class Tool:
     aliases names under which models call it too; the one in `name` is advertised
     lenient it reads the arguments as the model wrote them and itself says what is wrong: nobody
             validates or repairs them before the call, and what is no JSON object comes as text
+    own_limits  it bounds its own time (a sub-agent): the limit of a call is not for it
     annotations  hints for clients of an MCP server that offers it
     """
 
     name: str = ""
     description: str = ""
     repeat: str = "safe"
+    is_function: ClassVar[bool] = False
     pure: ClassVar[bool] = False
     aliases: ClassVar[tuple[str, ...]] = ()
     lenient: ClassVar[bool] = False
+    own_limits: ClassVar[bool] = False
     annotations: ClassVar[Json] = {}
 
     @property

@@ -1,0 +1,241 @@
+"""The runs of agents over HTTP: start one, look at it, follow its events, answer it, fork it; and the sessions that they share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request as Web
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from gateway import sse
+from gateway.agent import Delta, Elsewhere, Event, Live, Order, Runs, messages_of, session_id, shown
+from gateway.api.admin_keys import whole
+from gateway.api.answering import json_response, visit_of
+from gateway.api.charging import admit, settle
+from gateway.api.headers import response_headers
+from gateway.api.responses import read_json
+from gateway.api.state import Visit
+from gateway.chat import Body, Json, Request, dumps
+from gateway.errors import GatewayError, InvalidRequest, NotFound
+
+_FIELDS = ("input", "session_id", "background", "stream", "metadata", "options")
+
+
+def routes(prefix: str) -> list[Route]:
+    return [
+        Route(f"{prefix}/agents/{{name}}/runs", start, methods=["POST"]),
+        Route(f"{prefix}/runs/{{id}}", one, methods=["GET"]),
+        Route(f"{prefix}/runs/{{id}}/events", events, methods=["GET"]),
+        Route(f"{prefix}/runs/{{id}}/cancel", cancel, methods=["POST"]),
+        Route(f"{prefix}/runs/{{id}}/approve", approve, methods=["POST"]),
+        Route(f"{prefix}/runs/{{id}}/input", more_input, methods=["POST"]),
+        Route(f"{prefix}/runs/{{id}}/fork", fork, methods=["POST"]),
+        Route(f"{prefix}/sessions/{{id}}", session, methods=["GET", "DELETE"]),
+    ]
+
+
+def admin_routes() -> list[Route]:
+    return [Route("/admin/runs", page, methods=["GET"]), Route("/admin/runs/{id}", everything, methods=["GET"])]
+
+
+async def page(web: Web) -> Response:
+    """All runs, the newest first."""
+    query = web.query_params
+    limit, before = whole(query, "limit", 1), whole(query, "before", 0)
+    found = await visit_of(web).state.runs.journal.page(100 if limit is None else limit, before, query.get("agent"), query.get("key_name"), query.get("status"))
+    return json_response(web, {"data": [{**row.public(), "key": row.key_name or None} for row in found.rows], "next": found.next})
+
+
+async def everything(web: Web) -> Response:
+    """One run with every event and what the run keeps beside it, thoughts that clients may not see included."""
+    row, events = await visit_of(web).state.runs.journal.load(web.path_params["id"])
+    told = [{**event.public(), "time": event.time, "key": event.key, "state": event.state} for event in events]
+    return json_response(web, {**row.public(), "key": row.key_name or None, "input": row.input, "waiting": row.waiting, "events": told})
+
+
+async def start(web: Web) -> Response:
+    """202 and the queued run with `background`, else the finished run; its events with `stream`."""
+    visit, name = visit_of(web), web.path_params["name"]
+    visit.record.endpoint, visit.record.model = "runs", f"agent/{name}"
+    failed: GatewayError | None = None
+    status = 200
+    try:
+        body = await read_json(web)
+        if visit.holder is not None:
+            visit.holder.check(visit.record.model)
+        runs = _runs(visit, name)
+        order = _order(visit, name, body, web)
+        await admit(visit, Request(Body(dumps(body)), visit.record.model, visit.record, endpoint="runs"))
+        live = await runs.begin(order)
+        _name(visit, live)
+        if order.background:
+            status = 202
+            return _told(web, live.row.public(), 202)
+        if body.get("stream") is True:
+            return _stream(web, _of_live(live))
+        await live.done()
+        live.account(visit.record)
+        return _told(web, live.row.public())
+    except GatewayError as error:
+        status, failed = error.status, error
+        raise
+    finally:
+        settle(visit, status, failed)
+
+
+def _order(visit: Visit, name: str, body: Json, web: Web) -> Order:
+    unknown = [field for field in body if field not in _FIELDS]
+    if unknown:
+        raise InvalidRequest(f"unknown field `{unknown[0]}`; known: {', '.join(_FIELDS)}", param=unknown[0])
+    for field, kind, word in (
+        ("background", bool, "true or false"),
+        ("stream", bool, "true or false"),
+        ("metadata", dict, "an object"),
+        ("options", dict, "an object"),
+    ):
+        if body.get(field) is not None and not isinstance(body[field], kind):
+            raise InvalidRequest(f"`{field}` must be {word}", param=field)
+    return Order(
+        agent=name,
+        messages=messages_of(body.get("input")),
+        tenant=visit.record.tenant,
+        key=visit.record.key,
+        session_id=session_id(body.get("session_id")),
+        background=bool(body.get("background")),
+        metadata=body.get("metadata") or {},
+        options=body.get("options") or {},
+        idempotency_key=web.headers.get("idempotency-key"),
+    )
+
+
+async def one(web: Web) -> Response:
+    visit = visit_of(web)
+    row = await visit.state.runs.row(web.path_params["id"], visit.record.tenant)
+    visit.record.run_id, visit.record.session = row.id, row.session_id
+    return json_response(web, row.public())
+
+
+async def events(web: Web) -> Response:
+    """Every event so far, then those to come, until the run is over. `Last-Event-ID` (or `?after=`) says what the client has."""
+    visit = visit_of(web)
+    after = web.headers.get("last-event-id") or web.query_params.get("after") or "0"
+    if not after.isdigit():
+        raise InvalidRequest("Last-Event-ID must be the number of an event", param="Last-Event-ID")
+    runs = visit.state.runs
+    row = await runs.row(web.path_params["id"], visit.record.tenant)
+    return _stream(web, runs.follow(row.id, int(after)), runs.visibility(row.agent))
+
+
+async def cancel(web: Web) -> Response:
+    visit = visit_of(web)
+    return json_response(web, (await visit.state.runs.cancel(web.path_params["id"], visit.record.tenant)).public())
+
+
+async def approve(web: Web) -> Response:
+    """What a person says of the approval that the run waits for; the run goes on in the background."""
+    visit, body = visit_of(web), await read_json(web)
+    if not isinstance(body.get("approved"), bool):
+        raise InvalidRequest("`approved` must be true or false", param="approved")
+    if body.get("arguments") is not None and not isinstance(body["arguments"], dict):
+        raise InvalidRequest("`arguments` must be an object", param="arguments")
+    row = await visit.state.runs.approve(web.path_params["id"], visit.record.tenant, body)
+    return _told(web, row.public())
+
+
+async def more_input(web: Web) -> Response:
+    """The next message of the user, for a run that waits or is incomplete."""
+    visit, body = visit_of(web), await read_json(web)
+    row = await visit.state.runs.more(web.path_params["id"], visit.record.tenant, messages_of(body.get("input")))
+    return _told(web, row.public())
+
+
+async def fork(web: Web) -> Response:
+    """A new run with the events up to `seq`, another model, prompt or tool result from there on."""
+    visit, body = visit_of(web), await read_json(web)
+    seq = body.get("seq")
+    if not isinstance(seq, int) or isinstance(seq, bool) or seq < 1:
+        raise InvalidRequest("`seq` must be the number of an event", param="seq")
+    for field in ("model", "prompt", "tool_result"):
+        if body.get(field) is not None and not isinstance(body[field], str):
+            raise InvalidRequest(f"`{field}` must be a text", param=field)
+    if visit.holder is not None and body.get("model"):
+        visit.holder.check(body["model"])
+    row = await visit.state.runs.fork(web.path_params["id"], visit.record.tenant, seq, body.get("model"), body.get("prompt"), body.get("tool_result"))
+    return _told(web, row.public())
+
+
+async def session(web: Web) -> Response:
+    """What a session holds: its messages, thoughts, plan and todo; or the end of it."""
+    visit, ident = visit_of(web), web.path_params["id"]
+    runs, agent = visit.state.runs, web.query_params.get("agent")
+    if web.method == "DELETE":
+        return json_response(web, await runs.forget_session(visit.record.tenant, ident, agent))
+    return json_response(web, await runs.session(visit.record.tenant, ident, agent))
+
+
+def _runs(visit: Visit, name: str) -> Runs:
+    runs = visit.state.runs
+    if not runs.knows(name):
+        raise NotFound(f'there is no agent "{name}"; GET /v1/models lists them', code="model_not_found", param="agent")
+    return runs
+
+
+def _name(visit: Visit, live: Live | Elsewhere) -> None:
+    visit.record.run_id, visit.record.session = live.id, live.row.session_id
+
+
+def _told(web: Web, value: Any, status: int = 200) -> Response:
+    return json_response(web, value, status)
+
+
+async def _of_live(live: Live | Elsewhere) -> AsyncGenerator[Event | Delta]:
+    try:
+        async with aclosing(live.listen()) as items:
+            async for item in items:
+                yield item
+    finally:
+        await live.leave()
+
+
+def _stream(web: Web, items: AsyncGenerator[Event | Delta], visibility: str = "summary") -> Response:
+    """Named events with the journal's numbers as ids; a piece of text is an event without one, for whoever listens now."""
+    keepalive = visit_of(web).state.server.keepalive
+
+    async def written() -> AsyncIterator[bytes]:
+        async with aclosing(items):
+            pending: asyncio.Task[Event | Delta] | None = None
+            try:
+                while True:
+                    pending = pending or asyncio.ensure_future(anext(items))
+                    done, _ = await asyncio.wait((pending,), timeout=keepalive or None)
+                    if not done:
+                        yield sse.COMMENT
+                        continue
+                    try:
+                        item = pending.result()
+                    except StopAsyncIteration:
+                        return
+                    pending = None
+                    if (text := _written(item, visibility)) is not None:
+                        yield text
+            finally:
+                if pending is not None:
+                    pending.cancel()
+                    await asyncio.wait((pending,))
+
+    response = StreamingResponse(written(), media_type="text/event-stream", headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+    response.raw_headers += response_headers(visit_of(web).record)
+    return response
+
+
+def _written(item: Event | Delta, visibility: str) -> bytes | None:
+    if isinstance(item, Delta):
+        if item.kind != "content" and not (item.kind == "reasoning" and visibility == "full"):
+            return None
+        return sse.event(dumps({"kind": item.kind, "text": item.text}), "delta")
+    seen = shown(item, visibility)
+    return None if seen is None else b"id: %d\n" % seen.seq + sse.event(dumps(seen.public()), seen.type)

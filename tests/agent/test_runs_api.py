@@ -1,0 +1,222 @@
+"""The runs API: background runs, their events, answers, forks (CONTRACT 4 and 8)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents_yaml import AGENTS, KEYS, says, until
+from running import Running, serving, yaml
+from upstream_double import HANG, Upstream, chunk, delta, role
+
+SUM = ("calculator", '{"expression": "2+3"}')
+ENDED = ("completed", "incomplete", "failed", "cancelled", "waiting")
+
+
+@pytest.fixture
+async def world(a: Upstream) -> AsyncIterator[Running]:
+    async with serving(yaml({"a": a.url}, more=AGENTS)) as running:
+        yield running
+
+
+async def start(world: Running, agent: str, headers: dict[str, str] | None = None, **body: Any) -> Any:
+    return await world.client.post(f"/v1/agents/{agent}/runs", json={"input": "What is 2+3?", **body}, headers=headers or {})
+
+
+async def ended(world: Running, run: str, wanted: tuple[str, ...] = ENDED, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    async with asyncio.timeout(10):
+        while True:
+            found: dict[str, Any] = (await world.client.get(f"/v1/runs/{run}", headers=headers or {})).json()
+            if found["status"] in wanted:
+                return found
+            await asyncio.sleep(0.02)
+
+
+def events(text: str) -> list[tuple[int | None, str, dict[str, Any]]]:
+    out = []
+    for block in text.strip().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":"))
+        if fields:
+            out.append((int(fields["id"]) if "id" in fields else None, fields["event"], json.loads(fields["data"])))
+    return out
+
+
+async def test_a_run_in_the_foreground_answers_with_the_finished_run(world: Running, a: Upstream) -> None:
+    says(a, SUM, "It is 5.")
+    answer = await start(world, "calc", metadata={"ticket": 7})
+    run = answer.json()
+    assert answer.status_code == 200
+    assert run["id"] == answer.headers["x-thinkgate-run-id"]
+    fields = {"object": "run", "agent": "calc", "session_id": None, "status": "completed", "output": "It is 5.", "reason": None, "steps": 2, "error": None}
+    assert run.items() >= fields.items()
+    assert run["usage"]["total_tokens"] == 16
+    assert run["finished_at"] >= run["created_at"] > 0
+    assert {"reasoning", "cost"} <= set(run)
+
+
+async def test_a_run_in_the_background_is_accepted_and_finishes(world: Running, a: Upstream) -> None:
+    says(a, SUM, "It is 5.")
+    answer = await start(world, "calc", background=True)
+    assert answer.status_code == 202
+    assert answer.json()["status"] == "queued"
+    assert (await ended(world, answer.json()["id"]))["output"] == "It is 5."
+
+
+async def test_events_are_replayed_from_where_the_client_was(world: Running, a: Upstream) -> None:
+    says(a, SUM, "It is 5.")
+    run = (await start(world, "calc")).json()["id"]
+    every = events((await world.client.get(f"/v1/runs/{run}/events")).text)
+    assert [number for number, _, _ in every] == list(range(1, len(every) + 1))
+    assert (every[0][1], every[-1][1]) == ("run.started", "run.finished")
+    assert every[-1][2]["data"] == {"status": "completed", "reason": None, "output": "It is 5."}
+    assert all(data["seq"] == number and data["type"] == name and data["run_id"] == run for number, name, data in every)
+    later = events((await world.client.get(f"/v1/runs/{run}/events", headers={"last-event-id": "3"})).text)
+    assert later == every[3:]
+    wrong = await world.client.get(f"/v1/runs/{run}/events", headers={"last-event-id": "x"})
+    assert wrong.status_code == 400
+
+
+async def test_events_are_followed_while_they_happen(world: Running, a: Upstream) -> None:
+    a.stream(role(), delta("It "), 0.2, delta("is 5."), chunk({}, "stop"), "[DONE]")
+    run = (await start(world, "plain", background=True)).json()["id"]
+    seen = events((await world.client.get(f"/v1/runs/{run}/events")).text)
+    assert seen[-1][1] == "run.finished"
+    assert [number for number, _, _ in seen if number] == list(range(1, len([n for n, _, _ in seen if n]) + 1))
+
+
+async def test_a_streamed_run_has_named_events_and_its_text_as_it_comes(world: Running, a: Upstream) -> None:
+    a.stream(role(), delta("It "), delta("is 5."), chunk({}, "stop"), "[DONE]")
+    answer = await start(world, "plain", stream=True)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    seen = events(answer.text)
+    assert "".join(data["text"] for number, name, data in seen if name == "delta" and number is None) == "It is 5."
+    assert seen[-1][1] == "run.finished"
+
+
+async def test_a_run_is_cancelled_and_keeps_what_it_had(world: Running, a: Upstream) -> None:
+    says(a, SUM)
+    a.stream(HANG)
+    run = (await start(world, "calc", background=True)).json()["id"]
+    await until(lambda: len(a.requests) == 2)
+    answer = (await world.client.post(f"/v1/runs/{run}/cancel")).json()
+    assert answer["status"] == "cancelled"
+    assert "5" in answer["output"]
+    again = (await world.client.post(f"/v1/runs/{run}/cancel")).json()
+    assert again["status"] == "cancelled"
+    told = events((await world.client.get(f"/v1/runs/{run}/events")).text)
+    assert told[-1][2]["data"]["status"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("said", "result"),
+    [({"approved": True}, "5"), ({"approved": True, "arguments": {"expression": "40+2"}}, "42"), ({"approved": False, "reason": "too risky"}, "too risky")],
+)
+async def test_a_waiting_run_is_approved_over_http(world: Running, a: Upstream, said: dict[str, Any], result: str) -> None:
+    says(a, SUM, "Done.")
+    run = (await start(world, "ask", background=True)).json()["id"]
+    assert (await ended(world, run))["status"] == "waiting"
+    answer = await world.client.post(f"/v1/runs/{run}/approve", json=said)
+    assert answer.status_code == 200, answer.text
+    found = await ended(world, run, ENDED[:4])
+    assert found["output"] == "Done."
+    assert result in a.requests[1].json["messages"][-1]["content"]
+    again = await world.client.post(f"/v1/runs/{run}/approve", json=said)
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "run_not_waiting")
+
+
+async def test_more_input_goes_on_with_an_incomplete_run(world: Running, a: Upstream) -> None:
+    says(a, SUM, ("calculator", '{"expression": "1"}'), ("calculator", '{"expression": "2"}'), "so far", "the rest")
+    run = (await start(world, "calc")).json()
+    assert (run["status"], run["reason"], run["output"]) == ("incomplete", "steps", "so far")
+    answer = await world.client.post(f"/v1/runs/{run['id']}/input", json={"input": "go on"})
+    assert answer.status_code == 200, answer.text
+    found = await ended(world, run["id"], ("completed",))
+    assert found["output"] == "the rest"
+    assert found["usage"]["total_tokens"] == 5 * 8
+    told = a.requests[4].json["messages"]
+    assert told[-1] == {"role": "user", "content": "go on"}
+    assert [message["content"] for message in told if message["role"] == "tool"] == ["5", "1", "2"]
+    numbers = [number for number, _, _ in events((await world.client.get(f"/v1/runs/{run['id']}/events")).text)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    over = await world.client.post(f"/v1/runs/{run['id']}/input", json={"input": "more"})
+    assert over.status_code == 409
+
+
+async def test_a_fork_goes_its_own_way_from_an_event_on(world: Running, a: Upstream) -> None:
+    says(a, SUM, "It is 5.", "It is 99.")
+    run = (await start(world, "calc")).json()["id"]
+    every = events((await world.client.get(f"/v1/runs/{run}/events")).text)
+    at = next(number for number, name, _ in every if name == "tool.finished")
+    answer = await world.client.post(f"/v1/runs/{run}/fork", json={"seq": at, "tool_result": "99", "prompt": "Be short."})
+    assert answer.status_code == 200, answer.text
+    forked = await ended(world, answer.json()["id"])
+    assert (forked["status"], forked["output"]) == ("completed", "It is 99.")
+    assert len(a.requests) == 3  # the first turn was not asked for again
+    sent = a.requests[2].json["messages"]
+    assert sent[-1]["content"] == "99"
+    assert sent[0]["content"].startswith("Be short.")
+    mine = events((await world.client.get(f"/v1/runs/{forked['id']}/events")).text)
+    assert [name for _, name, _ in mine[:at]] == [name for _, name, _ in every[:at]]
+    assert (await world.client.get(f"/v1/runs/{run}")).json()["output"] == "It is 5."
+
+
+@pytest.mark.parametrize("body", [{"seq": 0}, {"seq": 999}, {}, {"seq": 1, "tool_result": "x"}, {"seq": 1, "model": "nobody"}])
+async def test_a_fork_that_cannot_be_says_why(world: Running, a: Upstream, body: dict[str, Any]) -> None:
+    says(a, "x")
+    run = (await start(world, "plain")).json()["id"]
+    answer = await world.client.post(f"/v1/runs/{run}/fork", json=body)
+    assert answer.status_code in (400, 404)
+    assert answer.json()["error"]["param"]
+
+
+async def test_a_repeated_request_with_its_key_is_the_same_run(world: Running, a: Upstream) -> None:
+    says(a, "one", "two")
+    headers = {"idempotency-key": "k1"}
+    first = (await start(world, "plain", headers)).json()
+    second = (await start(world, "plain", headers)).json()
+    assert (second["id"], second["output"]) == (first["id"], "one")
+    assert len(a.requests) == 1
+    other = await start(world, "plain", headers, input="something else")
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_conflict")
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"input": ""}, "input"),
+        ({"input": []}, "input"),
+        ({"input": "x", "background": "yes"}, "background"),
+        ({"input": "x", "colour": 1}, "colour"),
+        ({"input": "x", "options": {"max_reflections": -1}}, "options.max_reflections"),
+        ({"input": "x", "options": {"colour": 1}}, "options.colour"),
+    ],
+)
+async def test_a_wrong_request_names_its_place(world: Running, body: dict[str, Any], param: str) -> None:
+    answer = await world.client.post("/v1/agents/plain/runs", json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
+
+
+async def test_what_does_not_exist_is_404(world: Running) -> None:
+    assert (await start(world, "nobody")).status_code == 404
+    for method, path in (("GET", "/v1/runs/x"), ("GET", "/v1/runs/x/events"), ("POST", "/v1/runs/x/cancel"), ("GET", "/v1/sessions/x")):
+        assert (await world.client.request(method, path)).status_code == 404, path
+
+
+async def test_a_run_in_the_background_is_paid_by_its_key(a: Upstream) -> None:
+    prices = "models: {a-model: {input: 100, output: 100}}\nretries: 0"
+    async with serving(yaml({"a": a.url}, more=AGENTS + KEYS, a=prices, server="admin_key: admin-key-0123456789")) as world:
+        one = {"authorization": "Bearer key-number-one-0123456789"}
+        says(a, SUM, "It is 5.")
+        run = (await start(world, "calc", one, background=True)).json()["id"]
+        assert (await ended(world, run, headers=one))["cost"] == pytest.approx(0.0016)
+        async with asyncio.timeout(5):
+            while True:
+                usage = (await world.client.get("/admin/usage?by=key", headers={"authorization": "Bearer admin-key-0123456789"})).json()["data"]
+                if any(row["name"] == "one" and row["cost"] == pytest.approx(0.0016) for row in usage):
+                    break
+                await asyncio.sleep(0.05)
+        listed = (await world.client.get("/admin/runs", headers={"authorization": "Bearer admin-key-0123456789"})).json()["data"]
+        assert [(row["id"], row["key"]) for row in listed] == [(run, "one")]
