@@ -17,7 +17,8 @@ Number = int | float
 MAX_LENGTH = 500
 MAX_BITS = 4096
 """size of the largest integer; about 1,233 digits"""
-MAX_DEPTH = 100
+MAX_DEPTH = 260
+"""nested operations: a sum of as many numbers as MAX_LENGTH has room for is one"""
 
 CONSTANTS: Mapping[str, float] = {"pi": math.pi, "e": math.e, "tau": math.tau}
 FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int, int]] = {

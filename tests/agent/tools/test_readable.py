@@ -42,6 +42,7 @@ def text(page: str) -> str:
         ("<p title=it's>c</p>", "c"),
         ("a<p", "a"),
         ("a<p x='", "a"),
+        ("a<p x='yz>b", "a"),
         ("a<!--", "a"),
         ("a<script>b", "a"),
         ("", ""),

@@ -126,6 +126,7 @@ async def test_a_failure_is_an_observation_without_the_key(site: Site, found: Pa
     got = await call(searching(site, TAVILY), query="q")
     assert not got.ok
     assert got.text.startswith("Error: the search failed: ")
+    assert ("did not accept the key" in got.text) is (found.status == 401)
     assert "secret" not in got.text
 
 
@@ -214,6 +215,18 @@ def test_a_search_reads_no_more_than_its_caps(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("gateway.agent.tools.folder.MAX_ALL", 20)
     assert search(tmp_path, "word0", 3)
     assert not search(tmp_path, "word4", 3)
+    assert [one.name for one in search(tmp_path, "common", 3)] == ["00.txt"], "the second file is cut in the middle of that word"
+
+
+def test_a_rare_word_counts_more_than_a_common_one(tmp_path: Path) -> None:
+    for number in range(9):
+        (tmp_path / f"{number}.txt").write_text("water of a river")
+    (tmp_path / "x.txt").write_text("only the Danube")
+    assert search(tmp_path, "water river danube", 1)[0].name == "x.txt"
+
+
+def test_a_heading_goes_with_what_follows_it(library: Path) -> None:
+    assert search(library, "europe rhine", 1)[0].text == "# Rivers of Europe\nThe Rhine flows north."
 
 
 def test_a_large_folder_is_searched_in_a_short_time(tmp_path: Path) -> None:
@@ -277,7 +290,7 @@ async def test_a_place_is_one_part_of_the_path_whatever_it_is_called(site: Site,
     "found",
     [
         page("x", 404),
-        page("x", 500),
+        answer(WEATHER, 500),
         page("no json"),
         answer({}),
         answer([]),
@@ -347,7 +360,7 @@ async def test_options_of_the_config_reach_the_tool(site: Site, library: Path) -
     fetch = build(config.Tool("fetch", options=config.FetchOptions((site.host,), only=True)), {})
     site.pages["/x"] = page("inside", type="text/plain")
     assert "inside" in (await call(fetch, url=f"{site.url}/x")).text
-    assert not (await call(fetch, url="https://example.com/")).ok
+    assert "not among the hosts" in (await call(fetch, url="https://example.com/")).text
     assert not (await call(build(config.Tool("fetch"), {}), url=f"{site.url}/x")).ok
 
 
