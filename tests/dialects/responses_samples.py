@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, get_args
 
+import httpx2
+from openai import OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 
-from gateway.chat import Accumulator
+from gateway import sse
+from gateway.chat import Accumulator, dumps
 from gateway.dialects import responses
 
 EVENTS = {get_args(event.model_fields["type"].annotation)[0]: event for event in get_args(get_args(ResponseStreamEvent)[0])}
@@ -173,3 +176,26 @@ def _part_events(where: Json, part: Json, pieces: int) -> list[Json]:
 def cut(text: str, pieces: int) -> list[str]:
     size = max(1, -(-len(text) // pieces))
     return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def kinds(events: list[Json]) -> list[str]:
+    return [event["type"].removeprefix("response.") for event in events]
+
+
+def wire(events: list[Json]) -> bytes:
+    return b"".join(sse.event(dumps(event), event["type"]) for event in events)
+
+
+def client(body: bytes) -> OpenAI:
+    """The SDK on a server that answers with these bytes."""
+
+    def serve(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=body)
+
+    return OpenAI(api_key="k", base_url="http://127.0.0.1:1/v1", http_client=httpx2.Client(transport=httpx2.MockTransport(serve)), max_retries=0)
+
+
+def final(events: list[Json], **request: Any) -> Any:
+    """What the SDK's stream helper makes of the events."""
+    with client(wire(events)) as sdk, sdk.responses.stream(model="m", input="q", **request) as stream:
+        return stream.get_final_response()

@@ -14,9 +14,9 @@ from typing import Any
 
 from gateway.chat import Json, dumps
 from gateway.dialects.converse.blocks import MARK, content_blocks, marked, name_apart
-from gateway.dialects.messages.carriers import signed_blocks
 from gateway.dialects.messages.outbound import OPENING, tool_input
 from gateway.dialects.messages.terms import listed, mapping, spell
+from gateway.dialects.messages.turns import Blocks, turn
 from gateway.errors import Skipped
 
 # fields that Converse knows under the same name; chat clients send them as extras
@@ -145,7 +145,7 @@ def _conversation(messages: list[Json], caches: bool) -> tuple[list[Json], list[
         if role in ("system", "developer") and not turns:
             system += content_blocks(message, texts_only=True)
             continue
-        side, blocks = _turn(role, message)
+        side, blocks = turn(role, message, _BLOCKS)
         if blocks and turns and turns[-1][0] == side:
             turns[-1][1].extend(blocks)
         elif blocks:
@@ -163,23 +163,6 @@ def _conversation(messages: list[Json], caches: bool) -> tuple[list[Json], list[
 
 def _place(block: Json) -> int:
     return next((place for kind, place in _PLACE.items() if kind in block), 1)
-
-
-def _turn(role: Any, message: Json) -> tuple[str, list[Json]]:
-    if role == "assistant":
-        return "assistant", _assistant_blocks(message)
-    if role == "tool":
-        return "user", [_result(message)]
-    return "user", content_blocks(message)
-
-
-def _assistant_blocks(message: Json) -> list[Json]:
-    said = content_blocks(message, texts_only=True)
-    refusal = message.get("refusal")
-    if not said and isinstance(refusal, str) and refusal.strip():
-        said = [{"text": refusal}]
-    calls = [_use(call, place) for place, call in enumerate(listed(message.get("tool_calls")))]
-    return [*[_reasoning(block) for block in signed_blocks(message)], *said, *calls]
 
 
 def _reasoning(block: Json) -> Json:
@@ -228,3 +211,6 @@ def _trim_prefill(turn: Json) -> None:
     last = turn["content"][-1]
     if turn["role"] == "assistant" and "text" in last:
         last["text"] = last["text"].rstrip()
+
+
+_BLOCKS = Blocks(content_blocks, lambda text: {"text": text}, lambda blocks: map(_reasoning, blocks), _use, _result)

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gateway.chat import Json, dumps, loads
-from gateway.dialects.messages.carriers import signed_blocks
 from gateway.dialects.messages.parts import cached, content_blocks
 from gateway.dialects.messages.terms import listed, mapping, spell
+from gateway.dialects.messages.turns import Blocks, turn
 from gateway.errors import Skipped
 
 OPENING = "(start of the conversation)"
@@ -140,7 +140,7 @@ def _conversation(messages: Iterable[Json]) -> tuple[list[Json], list[Json]]:
         if role in ("system", "developer") and not turns:
             system += content_blocks(message, texts_only=True)
             continue
-        side, blocks = _turn(role, message)
+        side, blocks = turn(role, message, _BLOCKS)
         if not blocks:
             continue
         if turns and turns[-1][0] == side:
@@ -152,25 +152,6 @@ def _conversation(messages: Iterable[Json]) -> tuple[list[Json], list[Json]]:
     ordered = [(side, sorted(blocks, key=lambda block: _PLACE.get(block["type"], 1))) for side, blocks in turns]
     _trim_prefill(*ordered[-1])
     return system, [{"role": side, "content": _content(blocks)} for side, blocks in ordered]
-
-
-def _turn(role: Any, message: Json) -> tuple[str, list[Json]]:
-    """The side that speaks and what it says. A late system message keeps its place, as the user's text: moved to the
-    top it would spoil the prompt cache."""
-    if role == "assistant":
-        return "assistant", _assistant_blocks(message)
-    if role == "tool":
-        return "user", [_tool_result(message)]
-    return "user", content_blocks(message)
-
-
-def _assistant_blocks(message: Json) -> list[Json]:
-    said = content_blocks(message, texts_only=True)
-    refusal = message.get("refusal")
-    if not said and isinstance(refusal, str) and refusal.strip():
-        said = [{"type": "text", "text": refusal}]
-    calls = [_tool_use(call, place) for place, call in enumerate(listed(message.get("tool_calls")))]
-    return [*signed_blocks(message), *said, *calls]
 
 
 def _tool_use(call: Json, place: int) -> Json:
@@ -224,3 +205,6 @@ def _content(blocks: list[Json]) -> str | list[Json]:
         text: str = blocks[0]["text"]
         return text
     return blocks
+
+
+_BLOCKS = Blocks(content_blocks, lambda text: {"type": "text", "text": text}, lambda blocks: blocks, _tool_use, _tool_result)
