@@ -158,7 +158,8 @@ class Request(msgspec.Struct, frozen=True):
     `body.fresh()` gives a new copy of the JSON body, so that no attempt sees what an earlier
     one edited. `dialect` is the client's, `endpoint` names the route
     (`chat`, `responses`, `messages`, `completions`, `embeddings`, ...). `headers` are those
-    of the client's that may reach a provider, `only` narrows the chain to one provider.
+    of the client's that may reach a provider, `beta`: it asked for Anthropic's beta route,
+    `only` narrows the chain to one provider.
 
     The chain sets `target`, `attempt` (from 1), `repair` (the failure that this attempt
     shall repair before it sends), `deadline` (`loop.time()` seconds until the first content
@@ -173,6 +174,7 @@ class Request(msgspec.Struct, frozen=True):
     endpoint: str = "chat"
     dialect: str = "chat"
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    beta: bool = False
     only: str | None = None
     fallback: bool = True
     target: Target | None = None

@@ -23,6 +23,8 @@ from gateway.routing import Chain, explain, wants_kept
 log = logging.getLogger("thinkgate")
 
 _QUESTION = {"chat": "messages", "messages": "messages", "responses": "input", "completions": "prompt"}
+_BETA = b"beta=true"
+"""The one query that goes on to a provider: Anthropic's SDKs and Claude Code ask for the beta route of Messages so."""
 _FORWARDED = (b"anthropic-version", b"anthropic-beta", b"openai-beta")
 """Headers of the client that reach a provider which is spoken to in the client's own dialect."""
 _TO_AGENTS = (b"x-session-id", b"x-agent-events")
@@ -100,6 +102,7 @@ class Endpoint(ABC):
             endpoint=self.endpoint,
             dialect=self.dialect,
             headers=headers,
+            beta=visit.query == _BETA and self.endpoint.startswith("messages"),
             only=only.decode("latin-1") if only is not None else None,
             fallback=visit.headers.get(b"x-thinkgate-fallback", b"").lower() not in (b"off", b"0", b"false", b"no"),
         )

@@ -52,7 +52,7 @@ class Gate:
         state = self._state()
         headers: dict[bytes, bytes] = dict(scope["headers"])
         record = Record(id=request_id(headers), endpoint="messages" if scope["path"].endswith(_MESSAGES) else "other")
-        visit = Visit(state, record, headers)
+        visit = Visit(state, record, headers, scope.get("query_string", b""))
         scope["visit"] = visit
         try:
             check_shape(scope)

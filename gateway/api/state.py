@@ -63,6 +63,7 @@ class Visit(msgspec.Struct):
     state: State
     record: Record
     headers: dict[bytes, bytes]
+    query: bytes = b""
     holder: Holder | None = None
     """whose virtual key it is; None: a key of the server, or none is needed"""
     admission: Admission | None = None

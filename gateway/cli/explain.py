@@ -84,5 +84,5 @@ def _text(shown: Json) -> Iterator[str]:
             yield f"   transforms: {' '.join(target['transforms'])}"
         yield "   changes to what the client sent:"
         yield from (f"     {line}" for line in target["diff"] or ["none"])
-        yield "   body:"
-        yield f"     {dumps(target['body']).decode()}"
+        yield "   body:" if "parts" not in target else "   bodies, one request each:"
+        yield from (f"     {dumps(body).decode()}" for body in target.get("parts", [target["body"]]))

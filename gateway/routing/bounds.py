@@ -117,32 +117,32 @@ class Bounds:
         self._tokens = Window()
         self._waiting: deque[asyncio.Future[bool]] = deque()
 
-    def refusal(self, tokens: int) -> Refusal | None:
+    def refusal(self, tokens: int, exchanges: int = 1) -> Refusal | None:
         """Why a request of so many tokens would be turned away at once; None: it may enter, or wait for a place."""
         if self._full() and len(self._waiting) >= (self.limits.concurrency or 0):
             return self._busy(", and as many wait")
-        return self._spent(tokens)
+        return self._spent(tokens, exchanges)
 
-    async def enter(self, tokens: int, until: float) -> Pass | Refusal:
-        """A place for one request. Waits for it until `loop.time()` seconds `until`, and never longer than a second."""
-        if (refusal := self.refusal(tokens)) is not None:
+    async def enter(self, tokens: int, until: float, exchanges: int = 1) -> Pass | Refusal:
+        """A place for one request of so many exchanges. Waits for it until `loop.time()` seconds `until`, and never longer than a second."""
+        if (refusal := self.refusal(tokens, exchanges)) is not None:
             return refusal
         if not self._full():
             self.running += 1
         elif not await self._turn(until):
             return self._busy(", and none ended in time")
-        elif (refusal := self._spent(tokens)) is not None:  # while it waited, others were sent
+        elif (refusal := self._spent(tokens, exchanges)) is not None:  # while it waited, others were sent
             self._free()
             return refusal
-        return self._admitted(tokens)
+        return self._admitted(tokens, exchanges)
 
-    def try_enter(self, tokens: int) -> Pass | Refusal:
+    def try_enter(self, tokens: int, exchanges: int = 1) -> Pass | Refusal:
         """The same without waiting."""
-        refusal = self._busy("") if self._full() else self._spent(tokens)
+        refusal = self._busy("") if self._full() else self._spent(tokens, exchanges)
         if refusal is not None:
             return refusal
         self.running += 1
-        return self._admitted(tokens)
+        return self._admitted(tokens, exchanges)
 
     def leave(self, taken: Pass, used: int | None) -> None:
         """The request is over; `used` tokens were its share, None: what was reserved. May be called again."""
@@ -153,9 +153,9 @@ class Bounds:
             self._tokens.settle(taken.tokens, used, self._now())
         self._free()
 
-    def _spent(self, tokens: int) -> Refusal | None:
+    def _spent(self, tokens: int, exchanges: int) -> Refusal | None:
         limits, now = self.limits, self._now()
-        if limits.rpm is not None and (wait := self._requests.wait(1, limits.rpm, now)):
+        if limits.rpm is not None and (wait := self._requests.wait(min(exchanges, limits.rpm), limits.rpm, now)):
             return Refusal("rpm", f"at its limit of {limits.rpm} requests a minute, free in {wait:.1f} s", wait)
         if limits.tpm is not None and (wait := self._tokens.wait(min(tokens, limits.tpm), limits.tpm, now)):
             return Refusal("tpm", f"at its limit of {limits.tpm} tokens a minute, free in {wait:.1f} s", wait)
@@ -168,10 +168,10 @@ class Bounds:
         most = self.limits.concurrency
         return most is not None and self.running >= most
 
-    def _admitted(self, tokens: int) -> Pass:
+    def _admitted(self, tokens: int, exchanges: int) -> Pass:
         limits, now = self.limits, self._now()
         if limits.rpm is not None:
-            self._requests.add(1, now)
+            self._requests.add(min(exchanges, limits.rpm), now)
         return Pass(self._tokens.add(min(tokens, limits.tpm), now) if limits.tpm is not None else None)
 
     async def _turn(self, until: float) -> bool:

@@ -22,7 +22,8 @@ def explain(chain: Chain, request: Request, fail: Mapping[str, str], redact: Cal
 
     `fail` maps a provider to a status (`429`) or a failure class (`reasoning_missing`) with
     which its attempts are imagined to end. A repairable failure adds the repaired request as
-    an entry of its own. Secrets are shown as `***`.
+    an entry of its own. `parts` are the bodies of an embeddings request that goes in several,
+    `body` is the first. Secrets are shown as `***`.
     """
     plan = chain.plan(request)
     client = request.body.fresh()
@@ -82,8 +83,13 @@ def _entry(provider: Provider, call: Request, client: Json, why: str | None, red
         "transforms": [],
         "diff": [],
     }
+    parts: list[Json] = []
     try:
-        prepared = provider.prepare(call)
+        sent = [provider.prepare(part) for part in provider.parts(call) or [call]]
+        prepared = sent[0]
+        if len(sent) > 1:
+            prepared.context.note(provider.in_parts(len(sent)))
+            parts = [part.body for part in sent]
     except Skipped as skipped:
         return {**out, "skipped": why or skipped.message}
     except NothingToRepair:
@@ -96,6 +102,7 @@ def _entry(provider: Provider, call: Request, client: Json, why: str | None, red
         "url": redact(prepared.shown_url),
         "headers": headers,
         "body": prepared.body,
+        **({"parts": parts} if parts else {}),
         "transforms": [*prepared.context.notes],
         "diff": list(diff(client, prepared.body)),
     }

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gateway import config
 from gateway.chat import Attempt, Chunk, Json, Record
 from gateway.errors import Skipped, UpstreamError
-from gateway.routing.bounds import Pass, Refusal
+from gateway.routing.bounds import Bounds, Pass, Refusal
 from gateway.routing.fleet import Fleet
 from gateway.routing.keyring import KEY_FAULTS
 from gateway.routing.plan import Plan, Step
@@ -82,12 +82,16 @@ class Trial:
         if self._pause:
             await asyncio.sleep(self._pause)
         bounds = self._fleet.bounds.get(self.target.provider)
-        return self._entered(await bounds.enter(plan.tokens, self._call.deadline)) if bounds is not None else None
+        return self._entered(await bounds.enter(plan.tokens, self._call.deadline, self._exchanges(bounds))) if bounds is not None else None
 
     def try_enter(self, plan: Plan) -> Refusal | None:
         """The same without waiting."""
         bounds = self._fleet.bounds.get(self.target.provider)
-        return self._entered(bounds.try_enter(plan.tokens)) if bounds is not None else None
+        return self._entered(bounds.try_enter(plan.tokens, self._exchanges(bounds))) if bounds is not None else None
+
+    def _exchanges(self, bounds: Bounds) -> int:
+        """Requests that this one is to its provider."""
+        return len(self._provider.parts(self._call)) or 1 if bounds.limits.rpm is not None else 1
 
     def _entered(self, found: Pass | Refusal) -> Refusal | None:
         if isinstance(found, Refusal):

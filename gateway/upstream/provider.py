@@ -103,7 +103,7 @@ class Provider:
         loop = asyncio.get_running_loop()
         target = request.target
         assert target is not None
-        if request.endpoint == "embeddings" and (parts := self._parts(request, target)):
+        if parts := self.parts(request):
             yield await self._in_turn(parts, key)
             return
         limits = self.settings.timeouts
@@ -155,10 +155,17 @@ class Provider:
             if exchange is not None:
                 await exchange.aclose()
 
-    def _parts(self, request: Request, target: config.Target) -> list[Request]:
-        """The requests that an embeddings request becomes where it has more inputs than the provider takes."""
-        most = self._current(target)[1]["embedding_batch"]
+    def parts(self, request: Request) -> list[Request]:
+        """The requests that an embeddings request becomes where it has more inputs than the provider takes; [] for all others."""
+        if request.endpoint != "embeddings":
+            return []
+        assert request.target is not None
+        most = self._current(request.target)[1]["embedding_batch"]
         return in_parts(request, most) if most else []
+
+    def in_parts(self, count: int) -> str:
+        """What is noted of a request that goes in so many parts."""
+        return f"{self.name}.embedding_parts={count}"
 
     async def _in_turn(self, parts: list[Request], key: Secret | None) -> Chunk:
         """The one answer of an embeddings request that is sent in parts. Fails as soon as one of them does."""
@@ -169,7 +176,7 @@ class Provider:
             record.usage = None  # of one part; the sum is known at the end
         whole = joined(parts, answers)
         record.usage = whole.get("usage")
-        record.note(f"{self.name}.embedding_parts={len(parts)}")
+        record.note(self.in_parts(len(parts)))
         return Chunk(dumps(whole), whole=True, content=True, json=whole)
 
     async def forward(self, method: str, path: str, query: bytes, headers: Mapping[str, str], body: bytes, request_id: str) -> Exchange:
@@ -230,6 +237,8 @@ class Provider:
         forwarded = request.headers if request.dialect == spoken else {}
         headers = self._headers(adapter, secret, request.record.id, forwarded, bool(body.get("stream")), special)
         url = self._url(options, PATHS.get(spoken, ""), special)
+        if request.beta and spoken == request.dialect:
+            url = _in_beta(url)
         return Prepared(url, headers, body, data, hooks, context, options, request.dialect, client, include_usage, request.empty_ok)
 
     @staticmethod
@@ -255,6 +264,8 @@ class Provider:
         special = self._built(body, data, secret, hooks, options, context)
         headers = self._headers(hooks.adapter, secret, request.record.id, {**request.headers, "accept": "*/*"}, request.stream, special)
         url = self._url(options, PATHS[request.endpoint], special)
+        if request.beta:
+            url = _in_beta(url)
         return Prepared(url, headers, body, data, hooks, context, options, needed, None, False, False)
 
     def _turned(self, body: Json, request: Request, spoken: str, options: Settings, context: Context) -> Json:
@@ -436,6 +447,10 @@ def fold_trailing(body: Json) -> None:
         return
     joined = [*content, {"type": "text", "text": last}] if isinstance(content, list) else f"{content or ''}\n\n{last}"
     messages[-2:] = [{**before, "content": joined}]
+
+
+def _in_beta(url: Url) -> Url:
+    return replace(url, target=url.target + (b"&" if b"?" in url.target else b"?") + b"beta=true")
 
 
 def _asks_for_usage(body: Json) -> bool:

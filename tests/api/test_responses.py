@@ -181,3 +181,18 @@ async def test_the_providers_own_dialect_goes_through_untranslated(a: Upstream) 
     assert a.requests[0].json == {**body, "model": "a-model"}
     assert a.requests[0].headers["anthropic-beta"] == "b1"
     assert a.requests[0].headers["anthropic-version"] == "2026-10-21"
+    assert (a.requests[0].path, a.requests[0].query) == ("/messages", "beta=true")
+
+
+@pytest.mark.parametrize(("query", "speaks"), [("beta=true", "chat"), ("beta=true&x=1", "messages"), ("x=1", "messages")])
+async def test_no_other_query_and_no_other_dialects_provider_gets_the_clients_query(a: Upstream, query: str, speaks: str) -> None:
+    a.reply(
+        completion("Hi")
+        if speaks == "chat"
+        else {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"}
+    )
+    async with serving(yaml({"a": a.url}, a=f"options: {{speaks: [{speaks}]}}")) as running:
+        answer = await running.client.post(f"/v1/messages?{query}", json={"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]})
+
+    assert answer.status_code == 200
+    assert a.requests[0].query == ""

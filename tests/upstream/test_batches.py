@@ -64,3 +64,36 @@ async def test_without_counted_tokens_the_answer_counts_none(a: Upstream) -> Non
 
     assert got.status_code == 200
     assert "usage" not in got.json()
+
+
+async def test_each_part_counts_as_a_request_of_the_providers_rate(a: Upstream, b: Upstream) -> None:
+    for value in (1, 3, 5):
+        a.reply(vectors(value, value + 1) if value < 5 else vectors(value))
+    b.reply(vectors(1, 2, 3))
+    async with serving(yaml({"a": a.url, "b": b.url}, a=TWO + "\nlimits: {rpm: 4}")) as running:
+        first = await running.client.post("/v1/embeddings", json={"model": "m", "input": WORDS})
+        second = await running.client.post("/v1/embeddings", json={"model": "m", "input": WORDS[:3]})
+
+    assert [got.headers["x-thinkgate-provider"] for got in (first, second)] == ["a", "b"], "three of four were used, two more do not fit"
+
+
+async def test_what_has_more_parts_than_a_minute_has_requests_is_sent_where_nothing_else_was(a: Upstream) -> None:
+    for value in (1, 3, 5):
+        a.reply(vectors(value, value + 1) if value < 5 else vectors(value))
+    async with serving(yaml({"a": a.url}, a=TWO + "\nlimits: {rpm: 2}")) as running:
+        got = await running.client.post("/v1/embeddings", json={"model": "m", "input": WORDS})
+
+    assert len(got.json()["data"]) == 5
+
+
+async def test_a_dry_run_shows_the_parts(a: Upstream) -> None:
+    async with serving(yaml({"a": a.url}, a=TWO)) as running:
+        body = {"model": "m", "input": WORDS}
+        shown = await running.client.post("/v1/embeddings", json=body, headers={"x-thinkgate-dry-run": "1"})
+        small = await running.client.post("/v1/embeddings", json={**body, "input": WORDS[:2]}, headers={"x-thinkgate-dry-run": "1"})
+
+    target = shown.json()["targets"][0]
+    assert [part["input"] for part in target["parts"]] == [["one", "two"], ["three", "four"], ["five"]]
+    assert target["body"] == target["parts"][0]
+    assert target["transforms"] == ["a.embedding_parts=3"]
+    assert "parts" not in small.json()["targets"][0]
