@@ -19,7 +19,7 @@ from gateway.keys import Holder, UnknownKey
 
 log = logging.getLogger("thinkgate")
 
-OPEN = frozenset({"/", "/healthz", "/readyz"})
+OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
 """Paths that need no key. /metrics is open to clients on this machine."""
 
 _MESSAGES = ("/messages", "/messages/count_tokens")  # their clients expect errors in Anthropic's form

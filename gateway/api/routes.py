@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan
 
 import gateway
-from gateway.api import admin, admin_keys, agents, files, responses
+from gateway.api import admin, admin_keys, agents, files, openapi, responses
 from gateway.api.answering import envelope, json_response, visit_of
 from gateway.api.completions import Completions
 from gateway.api.counting import Counting
@@ -63,6 +63,7 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
         *admin_keys.routes(),
         *agents.admin_routes(),
     ]
+    routes.append(Route(openapi.PATH, openapi.answering(openapi.document([*routes, Route(openapi.PATH, root, methods=["GET"])], direct)), methods=["GET"]))
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error})
     app.router.redirect_slashes = False
     gate = Gate(app, direct, state)
