@@ -195,7 +195,15 @@ _TERMS: dict[str, Json] = {
     "tags": _list(_TEXT),
 }
 _SUMS: dict[str, Json] = dict.fromkeys(("requests", "failed", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens"), _WHOLE)
-_KEY: dict[str, Json] = {**_TERMS, "id": _TEXT, "name": _TEXT, "source": {"enum": ["store", "file"]}, "created": _REAL_OR_NULL, "revoked": _REAL_OR_NULL, "active": _TRUTH}
+_KEY: dict[str, Json] = {
+    **_TERMS,
+    "id": _TEXT,
+    "name": _TEXT,
+    "source": {"enum": ["store", "file"]},
+    "created": _REAL_OR_NULL,
+    "revoked": _REAL_OR_NULL,
+    "active": _TRUTH,
+}
 _REQUEST: dict[str, Json] = {
     **dict.fromkeys(("id", "endpoint", "model"), _TEXT),
     **dict.fromkeys(("key", "class", "provider", "target_model", "run_id"), _TEXT_OR_NULL),

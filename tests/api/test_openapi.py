@@ -23,7 +23,10 @@ SERVER = f"keys: [{KEY}]\nadmin_key: {ADMIN}"
 
 # The parts of the OpenAPI 3.1 schema that a document of ours can get wrong
 _REF = {"type": "object", "required": ["$ref"], "properties": {"$ref": {"type": "string", "pattern": "^#/components/"}}, "additionalProperties": False}
-_MEDIA = {"type": "object", "additionalProperties": {"type": "object", "properties": {"schema": {"type": ["object", "boolean"]}}, "additionalProperties": False}}
+_MEDIA = {
+    "type": "object",
+    "additionalProperties": {"type": "object", "properties": {"schema": {"type": ["object", "boolean"]}}, "additionalProperties": False},
+}
 _RESPONSE = {"type": "object", "required": ["description"], "properties": {"description": {"type": "string"}, "content": _MEDIA}, "additionalProperties": False}
 _PARAMETER = {
     "type": "object",
