@@ -56,7 +56,7 @@ async def call_all(
     """One observation per call, in the order of the calls (X13, X18, B143).
 
     parallel  calls at a time; they begin in their order
-    timeout   seconds of one call
+    timeout   seconds of one call, of a tool without limits of its own
     budget    tokens that all outputs of the turn may have together (X7), shared fairly; None: only each one's own cap holds
     on_start  before a call is made
     on_end    with its observation (within its own cap) and milliseconds; also for one that was not made, because the
@@ -135,7 +135,7 @@ class _Turn:
         """A task of its own, so that a call which ignores its cancellation holds nobody up."""
         task = asyncio.create_task(_called(tool, arguments, context))
         try:
-            await asyncio.wait([task], timeout=self._timeout)
+            await asyncio.wait([task], timeout=None if tool.own_limits else self._timeout)
         except asyncio.CancelledError:
             await _end([task], GRACE)
             raise

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.agent.failed import kind_of
 from gateway.agent.memory.compaction import apply, plan_compaction, summary_request, trim, trim_budget
 from gateway.agent.run import Run
 from gateway.chat import Json
-from gateway.errors import GatewayError, UpstreamError
+from gateway.errors import ChainExhausted, GatewayError, UpstreamError
 
 SHRINK = 0.6
 """what is left of a conversation of which a provider says that it is too long"""
 
 
-async def fit(run: Run, messages: list[Json], tools: Sequence[Json]) -> None:
-    """Cut the messages down, in place, where the model's window is known and more than half full."""
+async def fit(run: Run, messages: list[Json], tools: Sequence[Json], own: int = 0) -> None:
+    """Cut the messages down, in place, where the model's window is known and more than half full. `own` of them, the last ones, are none of the session's."""
     if run.window is None:
         return
     before = run.estimator.count(messages, tools)
     plan = plan_compaction(messages, run.window, estimator=run.estimator, tools=tools)
     if plan is not None:
         try:
-            turn = await run.ask(summary_request(plan))
-        except (UpstreamError, GatewayError) as error:
+            turn = await run.ask(summary_request(plan), purpose="summary")
+        except (UpstreamError, ChainExhausted) as error:
             await run.emit("context.compacted", {"how": "failed", "error": error.message, "tokens": before})
         else:
             if turn.text.strip():
                 messages[:] = apply(messages, plan, turn.text)
-                run.summary = turn.text, plan.kept - len(run.new)
+                run.summary = turn.text, max(plan.kept - own, 1)
                 await _tell(run, "summary", before, messages, tools)
     budget = trim_budget(run.window)
     if (now := run.estimator.count(messages, tools)) > budget:
@@ -48,9 +49,7 @@ async def shrink(run: Run, messages: list[Json], tools: Sequence[Json]) -> bool:
 
 def overflows(error: GatewayError) -> bool:
     """Whether a chain failed because the request is too long for every target."""
-    attempts = getattr(error, "attempts", None)
-    last = attempts[-1].get("class") if attempts else getattr(error, "kind", None)
-    return last == "context_overflow"
+    return kind_of(error) == "context_overflow"
 
 
 async def _tell(run: Run, how: str, before: int, messages: Sequence[Json], tools: Sequence[Json]) -> None:

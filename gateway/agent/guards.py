@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from gateway import config
 from gateway.agent.endings import Stopped
@@ -11,13 +12,15 @@ from gateway.agent.turn import Sum, Turn
 from gateway.chat import Json, dumps, loads
 
 SAME_CALLS = 3
-"""the call that is identical for this time is not made again"""
+"""the call that is identical for this time is not made, where the earlier ones gave the same results"""
 SAME_TEXT = 3
 """turns running with the same text and no other result: the run is stuck"""
 EMPTY_TURNS = 2
 """how often an empty turn is asked for again"""
 
 THINKING = frozenset(("sequential_thinking", "sequentialthinking", "thinking"))
+NOTES = THINKING | {"todo_write", "todowrite", "todo"}
+"""tools that only note what the model says itself: their results are nothing that was found"""
 EMPTY_NUDGE = "Your last turn was empty. Answer the question now, in words."
 REPEATED = (
     "This call was made before with the same arguments and would give the same result, so it was not made again. "
@@ -31,9 +34,9 @@ class Guard:
     def __init__(self, agent: config.Agent) -> None:
         self._limits = agent.limits
         self._calls: Counter[tuple[str, bytes]] = Counter()
+        self._results: dict[tuple[str, bytes], set[str]] = {}
         self._text = ""
         self._same = 0
-        self.empty = 0
 
     def spend(self, spent: Sum) -> None:
         """Before a model is asked: Stopped when the tokens or the money are used up."""
@@ -48,10 +51,14 @@ class Guard:
             raise Stopped("cost", f"the run has cost {spent.cost:.4f} of its {limits.cost:g} USD")
 
     def repeated(self, name: str, arguments: str | Json) -> bool:
-        """Whether this call was made too often already; counts it."""
+        """Whether this call was made too often already with nothing new to show for it; counts it."""
         call = name, _canonical(arguments)
         self._calls[call] += 1
-        return self._calls[call] >= SAME_CALLS
+        return self._calls[call] >= SAME_CALLS and len(self._results.get(call, ())) <= 1
+
+    def gave(self, name: str, arguments: str | Json, result: str) -> None:
+        """What a call that was made gave back."""
+        self._results.setdefault((name, _canonical(arguments)), set()).add(result)
 
     def thought_out(self, turn: Turn, results: Sequence[Json]) -> bool:
         """Whether a turn did nothing but think, and said itself that the thinking is complete."""
@@ -73,4 +80,10 @@ def _canonical(arguments: str | Json) -> bytes:
         value = loads(arguments or "{}") if isinstance(arguments, str) else arguments
     except ValueError:
         return str(arguments).encode("utf-8", "replace")
-    return dumps(dict(sorted(value.items())) if isinstance(value, dict) else value)
+    return dumps(_sorted(value))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value

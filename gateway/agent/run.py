@@ -15,19 +15,20 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from gateway import config
 from gateway.agent.endings import Paused, Stopped
 from gateway.agent.events import Delta, Event
-from gateway.agent.guards import Guard
+from gateway.agent.failed import keep, kind_of, recall
+from gateway.agent.guards import NOTES, Guard
 from gateway.agent.memory.tokens import Estimator, size
 from gateway.agent.tools.registry import Registry
 from gateway.agent.turn import Sum, Turn, failures, read
 from gateway.chat import Body, Json, Model, Record, Request, dumps
-from gateway.errors import GatewayError, StreamCut, UpstreamError
+from gateway.errors import ClientGone, GatewayError, StreamCut
 
 T = TypeVar("T")
 
@@ -99,6 +100,8 @@ class Run:
         self.step = 0
         self.output = ""
         """the answer, or the best there is so far"""
+        self.said = ""
+        """what the model said last beside its calls"""
         self.finish: str | None = None
         """the finish reason of the turn that gave the answer"""
         self.reason: str | None = None
@@ -118,34 +121,36 @@ class Run:
         """what is said is a thought, not the answer"""
         self.reasons_natively = False
         """the model thinks by itself"""
-        self.ids: set[str] = set()
+        self.ids = {str(call.get("id")) for message in asked.context for call in message.get("tool_calls") or ()}
         """of calls that were made"""
         self.failed_calls: dict[str, bool] = {}
         """of the latest turn, by the call's id"""
         self.estimator = Estimator()
         self.window: int | None = None
         """tokens that the model's context holds, None: nobody knows"""
+        self.over_at: float | None = None
+        """when the run's time is over, in the loop's time"""
         self.provider: str | None = None
         self.target_model: str | None = None
-        self._asks = 0
+        self.replayed = False
+        """the latest turn came from the journal: whoever listens has heard of it"""
         self._thoughts: list[tuple[str, str]] = []
         self._seq = known[-1].seq if known else 0
         self._known = {(event.type, event.key): event for event in known}
         self._counts: dict[str, int] = {}
         self._lock = asyncio.Lock()
-        self.fresh: list[str] = []
-        """texts of this run that the client has seen as content"""
 
     # ---- events ----
 
     async def emit(self, type: str, data: Json, *, key: str | None = None, state: Json | None = None, durable: bool = False) -> Event:
         """Journal an event and tell it, unless the journal has it already. Gives the journal's."""
         root = self.root
-        if key is None:
-            self._counts[type] = self._counts.get(type, 0) + 1
-            key = str(self._counts[type])
+        key = self.place(key if key is not None else str(self._next(type)))
+        known = root._known.get((type, key))
+        if known is not None:
+            return known
         inner, parent = (None, None) if self.parent is None else (self.id, self.parent.id)
-        event = Event(root.id, 0, type, self.step, data, self.place(key), state, time.time(), self.agent.name, inner, parent)
+        event = Event(root.id, 0, type, self.step, data, key, state, time.time(), self.agent.name, inner, parent)
         return await unbroken(root._keep(event, durable))
 
     async def _keep(self, event: Event, durable: bool = False) -> Event:
@@ -161,6 +166,11 @@ class Run:
         self.log.show(event)
         return event
 
+    def _next(self, what: str) -> int:
+        """A number that tells things of one sort apart, the same each time the run is gone through."""
+        self._counts[what] = self._counts.get(what, 0) + 1
+        return self._counts[what]
+
     def known(self, type: str, key: str) -> Event | None:
         """The journal's event of this key, None: it has not happened yet."""
         return self.root._known.get((type, self.place(key)))
@@ -174,16 +184,14 @@ class Run:
         """Give the client a piece of the answer."""
         if text and self.silent:
             self.think(text)
-        elif text:
-            self.fresh.append(text)
-            if self is self.root:
-                self.log.show(Delta("content", text))
+        elif text and self is self.root:
+            self.log.show(Delta("content", text))
 
-    def think(self, text: str, kind: str = "reasoning", *, again: bool = False) -> None:
-        """Show a piece of a thought to those who may see thoughts. `again`: it was shown when it was new."""
+    def think(self, text: str, kind: str = "reasoning") -> None:
+        """Show a piece of a thought to those who may see thoughts, unless they saw it when it was new."""
         if text and self is self.root:
             self._thoughts.append((kind, text))
-            if not again:
+            if not self.replayed:
                 self.log.show(Delta(kind, text))
 
     def told(self) -> str:
@@ -195,22 +203,44 @@ class Run:
         """The journal's events of this type, those of sub-agents too."""
         return [event for event in self.root._known.values() if event.type == type]
 
-    async def emit_as(self, event: Event, type: str, data: Json, state: Json) -> None:
+    def inside(self, event: Event) -> bool:
+        """Whether this happened in this leg of this run, or in a sub-agent of it."""
+        leg, mark, _ = event.key.partition(":")
+        return event.key.startswith(self.place("")) and (self.leg > 1 or not mark or not leg.isdigit())
+
+    def took(self) -> float:
+        """Seconds that the run has been at work, as its journal tells; the time in which it waited for somebody does not count."""
+        took, last = 0.0, None
+        for event in sorted((event for event in self.root._known.values() if self.inside(event)), key=lambda event: event.seq):
+            if event.type == "approval.resolved" or (event.type == "tool.finished" and event.data.get("client")):
+                last = None
+                continue
+            took += max(event.time - last, 0.0) if last is not None else 0.0
+            last = event.time
+        return took
+
+    async def emit_as(self, event: Event, type: str, data: Json, state: Json | None) -> None:
         """An event of the same call as another one, whoever's it was."""
         await unbroken(self.root._keep(replace(event, type=type, data=data, state=state, time=time.time())))
 
     @asynccontextmanager
-    async def phase(self, name: str, **data: Any) -> AsyncGenerator[Json]:
-        """A phase from start to end; what is put into the dict goes into `phase.finished`."""
-        await self.emit("phase.started", {"phase": name, **data})
+    async def phase(self, name: str, key: str | None = None, words: str = "", **data: Any) -> AsyncGenerator[Json]:
+        """A phase from start to end; what is put into the dict goes into `phase.finished`. An error in it names it, in `words` of its own."""
+        key = key or f"{name}:{self._next(name)}"
+        await self.emit("phase.started", {"phase": name, **data}, key=key)
         told: Json = {"phase": name, **data}
         try:
             yield told
-        except GatewayError as error:
-            told["error"] = error.message
-            await self.emit("phase.finished", told)
+        except (GatewayError, Stopped) as ended:
+            error = ended.error if isinstance(ended, Stopped) else ended
+            if error is not None:
+                told["error"] = error.message
+                error.message = f"{words or name} phase: {error.message}"
+            else:
+                told["stopped"] = ended.reason if isinstance(ended, Stopped) else None
+            await self.emit("phase.finished", told, key=key)
             raise
-        await self.emit("phase.finished", told)
+        await self.emit("phase.finished", told, key=key)
 
     # ---- the model ----
 
@@ -223,58 +253,61 @@ class Run:
         live: bool = False,
         aloud: bool = False,
         more: Mapping[str, Any] | None = None,
+        purpose: str = "turn",
     ) -> Turn:
         """One turn of the model: the journal's, or a new one.
 
-        live   its text is the answer and goes to the client as it comes
-        aloud  its text is a thought that those may see who see thoughts
-        more   further fields of the request
+        live     its text is the answer and goes to the client as it comes
+        aloud    its text is a thought that those may see who see thoughts
+        more     further fields of the request
+        purpose  what the turn is for; the turns of each purpose are counted by themselves
 
         Raises Stopped at a limit of tokens or cost, and what the chain raises when no provider answers.
         """
-        self._asks += 1
-        key = f"turn:{self._asks}"
-        known = self.known("usage", key)
+        key = f"{purpose}:{self._next(purpose)}"
+        known, failed = self.known("usage", key), self.known("attempt", f"{key}.failed")
+        self.replayed = known is not None or failed is not None
+        if failed is not None and failed.state is not None:
+            self._cut(recall(failed.state), failed.state["shown"])
         if known is not None and known.state is not None:
             turn = Turn(**known.state)
             self._count(turn, again=True)
             self._learn(messages, tools, turn)
-            if live:
-                self.fresh.append(turn.text)
-            self.think(turn.text if aloud else turn.reasoning, again=True)
-            if turn.reasoning and not aloud:
-                self.think(short(turn.reasoning) + "\n", "summary", again=True)
-            return turn
-        self.root.guard.spend(self.root.spent)
-        if self is not self.root:
-            self.guard.spend(self.spent)
+            self.think(turn.text if aloud else turn.reasoning)
+        else:
+            turn = await self._new(messages, tools, key, live, aloud, {**({} if choice is None else {"tool_choice": choice}), **(more or {})})
+        if turn.reasoning and not aloud:
+            self.think(short(turn.reasoning) + "\n", "summary")
+        return turn
+
+    async def _new(self, messages: Sequence[Json], tools: Sequence[Json], key: str, live: bool, aloud: bool, more: Json) -> Turn:
+        if self.over_at is not None and asyncio.get_running_loop().time() >= self.over_at:
+            raise Stopped("wall", "the run's time is over")
+        above: Run | None = self
+        while above is not None:
+            above.guard.spend(above.spent)
+            above = above.parent
         body: Json = {**self.asked.parameters, "model": self.agent.model, "messages": list(messages), "stream": True, "stream_options": {"include_usage": True}}
         if tools:
             body["tools"] = list(tools)
-            if choice is not None:
-                body["tool_choice"] = choice
-        body |= more or {}
-        turn = await self._exchange(body, key, live, aloud)
+        turn = await self._exchange(body | more, key, live, aloud)
         self._count(turn)
         self._learn(messages, tools, turn)
         self.root.provider, self.root.target_model = turn.provider, turn.model
-        counts = turn.usage or {}
         told = {
             "provider": turn.provider,
             "model": turn.model,
-            "usage": counts,
+            "usage": turn.usage or {},
             "cost": turn.cost,
             "total": self.root.spent.usage,
             "total_cost": self.root.spent.cost,
         }
         state: Json = {"message": turn.message, "finish": turn.finish, "usage": turn.usage, "cost": turn.cost, "provider": turn.provider, "model": turn.model}
         await self.emit("usage", told, key=key, state=state)
-        if turn.reasoning and not aloud:
-            self.think(short(turn.reasoning) + "\n", "summary")
         return turn
 
     async def _exchange(self, body: Json, key: str, live: bool, aloud: bool) -> Turn:
-        """Ask the chain; once more where the answer broke off before the client saw any of it."""
+        """Ask the chain; again where the answer broke off before the client saw any of it."""
         raw = dumps(body)
         shown: list[str] = []
 
@@ -289,24 +322,42 @@ class Run:
             record = Record(id=f"{self.id}.{key.removeprefix('turn:')}", model=self.agent.model, stream=True, key=self.asked.key, tenant=self.asked.tenant)
             request = Request(Body(raw), self.agent.model, record, stream=True, folds=True)
             try:
-                return await read(self.model, request, show)
-            except StreamCut as cut:
-                if shown or tries == CUT_RETRIES:
-                    self.output = "".join(shown) or self.output
-                    raise Stopped("outage", cut.message, cut) from None
-            finally:
-                await self._tell_attempts(record, f"{key}.{tries}")
+                turn = await read(self.model, request, show)
+            except (ClientGone, asyncio.CancelledError):
+                self.root.attempts += failures(record.attempts)
+                raise
+            except GatewayError as error:
+                if isinstance(error, StreamCut) and not shown and tries < CUT_RETRIES:
+                    await self._tell_attempts(record, f"{key}.{tries}")
+                    continue
+                await self._tell_attempts(record, f"{key}.{tries}", f"{key}.failed", error, "".join(shown))
+                self._cut(error, "".join(shown))
+            await self._tell_attempts(record, f"{key}.{tries}")
+            return turn
         raise AssertionError("unreachable")
 
-    async def _tell_attempts(self, record: Record, key: str) -> None:
+    def _cut(self, error: GatewayError, shown: str) -> NoReturn:
+        """A turn failed. What a client has seen of the answer stays."""
+        if not shown:
+            raise error
+        self.output = shown
+        raise Stopped("outage", error.message, error) from error
+
+    async def _tell_attempts(self, record: Record, key: str, last: str = "", error: GatewayError | None = None, shown: str = "") -> None:
+        """Journal what each attempt came to; with an `error` the last one, as `last`, says that the turn failed."""
         tried = failures(record.attempts)
         self.root.attempts += tried
+        if error is not None and not tried:
+            tried = [{"provider": None, "model": self.agent.model, "class": kind_of(error) or error.code, "status": error.status, "ms": 0}]
         for number, attempt in enumerate(tried):
             if number:
                 await self.emit(
                     "fallback", {"from": tried[number - 1]["provider"], "to": attempt["provider"], "class": tried[number - 1]["class"]}, key=f"{key}.{number}"
                 )
-            await self.emit("attempt", attempt, key=f"{key}.{number}")
+            if error is not None and number == len(tried) - 1:
+                await self.emit("attempt", attempt, key=last, state={**keep(error), "shown": shown})
+            else:
+                await self.emit("attempt", attempt, key=f"{key}.{number}")
 
     def _learn(self, messages: Sequence[Json], tools: Sequence[Json], turn: Turn) -> None:
         """How this model counts tokens."""
@@ -322,12 +373,20 @@ class Run:
                 run.paid.add(turn)
             run = run.parent
 
+    def count_inner(self, call_id: str) -> None:
+        """What an agent used that this run asked before it was taken up again, and does not ask again."""
+        inner = f"{self.id}/{call_id}/"
+        prefix = inner if self.leg == 1 else f"{self.leg}:{inner}"
+        for event in self.events("usage"):
+            if event.key.startswith(prefix) and event.state is not None:
+                self._count(Turn(**event.state), again=True)
+
     async def answer(self, turn: Turn, *, told: bool = False) -> str:
         """This turn is the answer. `told`: the client has it already."""
-        self.output, self.finish = turn.text, turn.finish
-        if not told:
-            await self.say(turn.text)
-        return turn.text
+        self.output, self.finish = turn.text or str(turn.message.get("refusal") or ""), turn.finish
+        if not told or not turn.text:
+            await self.say(self.output)
+        return self.output
 
     # ---- asking a person ----
 
@@ -350,14 +409,18 @@ class Run:
     # ---- the whole ----
 
     def best(self) -> str:
-        """The best answer so far: what was said last, else what the tools found."""
+        """The best answer so far: what was said last as one, else what the tools found, else what was said beside the calls."""
         if self.output:
             return self.output
-        said = [text_of(message) for message in self.new if message.get("role") == "assistant"]
-        if any(said):
-            return [text for text in said if text][-1]
-        found = [text_of(message) for message in self.new if message.get("role") == "tool"]
-        return "What was found so far:\n" + "\n".join(f"- {text[:2000]}" for text in found) if found else ""
+        found = self.found()
+        return "What was found so far:\n" + "\n".join(f"- {text[:2000]}" for text in found) if found else self.said
+
+    def found(self) -> list[str]:
+        """What tools gave back; not what they noted."""
+        inner = None if self is self.root else self.id
+        own = [event for event in self.events("tool.finished") if event.inner == inner and self.inside(event)]
+        texts = [str(event.data.get("output") or "").strip() for event in own if event.data.get("ok") and event.data.get("name") not in NOTES]
+        return list(dict.fromkeys(text for text in texts if text))
 
 
 async def unbroken(work: Coroutine[Any, Any, T]) -> T:
@@ -390,4 +453,4 @@ def short(text: str, most: int = SUMMARY) -> str:
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
-__all__ = ["Asked", "Log", "Run", "UpstreamError", "alias", "short", "text_of"]
+__all__ = ["Asked", "Log", "Run", "alias", "short", "text_of"]

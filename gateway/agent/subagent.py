@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from gateway.agent.drive import carry_out
 from gateway.agent.endings import Paused
@@ -21,7 +21,7 @@ DEEPEST = 4
 class SubAgent(Tool):
     """`agent:NAME`. Its events stand in the journal of the run that asked, marked as its own."""
 
-    own_limits = True
+    own_limits: ClassVar[bool] = True
 
     def __init__(self, name: str, about: str, find: Callable[[str], Parts]) -> None:
         self._agent = name
@@ -50,13 +50,13 @@ class SubAgent(Tool):
         run = Run(f"{parent.id}/{context.call_id}", parts.spec, parts.model, tools, asked, parent.log, parent=parent)
         facts = parts.facts()
         run.reasons_natively, run.window = facts.reasons, facts.window
-        await run.emit("run.started", {"agent": self._agent, "task": asked.question})
+        await run.emit("run.started", {"agent": self._agent, "task": asked.question}, key="run")
         try:
             outcome = await carry_out(run)
         except Paused as paused:
             return Pending("waits", ok=False, waits=paused.calls)
         told = {"status": outcome.status, "reason": outcome.reason, "output": run.output}
-        await run.emit("run.finished", told)
+        await run.emit("run.finished", told, key="run")
         if outcome.status == "failed":
             return Observation(f"The agent {self._agent} failed: {outcome.error.message if outcome.error else 'no reason known'}", ok=False)
         note = f"(incomplete: {outcome.reason})\n" if outcome.status == "incomplete" else ""

@@ -28,7 +28,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """An assistant's turn. `message` goes back to the model as it came, with its reasoning and every field that we do not know.
+    """An assistant's turn. `message` goes back to the model as it came, with its reasoning and every field that we do not know and that says something.
 
     finish  the provider's own finish reason
     usage   tokens in OpenAI's chat form, None where nobody told
@@ -82,7 +82,8 @@ async def read(model: Model, request: Request, show: Show) -> Turn:
     if not choices or choices[0].get("finish_reason") is None:
         raise StreamCut("protocol", "the model's turn ended without a finish reason")
     record = request.record
-    return Turn(choices[0]["message"], choices[0]["finish_reason"], record.usage, record.cost, record.provider, record.target_model)
+    said = {name: value for name, value in choices[0]["message"].items() if value is not None or name == "content"}
+    return Turn(said, choices[0]["finish_reason"], record.usage, record.cost, record.provider, record.target_model)
 
 
 def failures(attempts: list[Attempt]) -> list[Json]:

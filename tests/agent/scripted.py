@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
+import msgspec
+
 from gateway import config
 from gateway.agent.drive import Outcome, carry_out
 from gateway.agent.events import Delta, Event
 from gateway.agent.run import Asked, Run
 from gateway.agent.tools.registry import Registry
 from gateway.chat import Chunk, Json, Request, dumps
+from gateway.config.agents import AgentLimits, AgentOptions, Approval, Critic, Thinking
 from gateway.errors import GatewayError
 
 Turns = Sequence[Any]
 
 
-def calls(*made: tuple[str, Json] | tuple[str, Json, str], text: str | None = None, **fields: Any) -> Json:
+def calls(*made: tuple[str, str | Json] | tuple[str, str | Json, str], text: str | None = None, **fields: Any) -> Json:
     """A turn that calls tools: (name, arguments) or (name, arguments, id) each; arguments may be a raw text."""
     entries = [
         {"id": (call[2] if len(call) > 2 else f"c{index}"), "type": "function", "function": {"name": call[0], "arguments": _text(call[1])}}
@@ -88,22 +91,46 @@ def _chunk(delta: Json, finish: str | None = None) -> Chunk:
 
 
 class Kept:
-    """A Log in memory; `killed_at`: the append with this seq is the last thing that the process does."""
+    """A Log in memory.
 
-    def __init__(self, events: Sequence[Event] = (), killed_at: int | None = None) -> None:
+    killed_at  what is appended with this seq is the last thing that the process does; with `unkept` it is lost
+    """
+
+    def __init__(self, events: Sequence[Event] = (), killed_at: int | None = None, *, unkept: bool = False) -> None:
         self.events = list(events)
         self.shown: list[Event | Delta] = []
         self._killed_at = killed_at
+        self._unkept = unkept
+        self._dead = False
 
     async def append(self, events: Sequence[Event], *, durable: bool = False) -> None:
         for event in events:
+            if self._dead:
+                raise Killed
             assert event.seq == len(self.events) + 1
-            self.events.append(event)
-            if event.seq == self._killed_at:
+            self._dead = event.seq == self._killed_at
+            if not (self._dead and self._unkept):
+                self.events.append(dumped(event))
+            if self._dead:
                 raise Killed
 
     def show(self, item: Event | Delta) -> None:
         self.shown.append(item)
+
+    def answer(self, call: Json, said: str | Json) -> None:
+        """What comes from outside for a call that a run waits for."""
+        if call["kind"] == "approval":
+            assert isinstance(said, dict)
+            data, state = {"id": call["id"], "tool": call["arguments"]["tool"], **said}, None
+            type = "approval.resolved"
+        else:
+            data, state = (
+                {"id": call["id"], "name": call["name"], "ok": True, "ms": 0, "output": said, "client": True},
+                {"text": said, "ok": True, "made": False},
+            )
+            type = "tool.finished"
+        seq = len(self.events) + 1
+        self.events.append(Event("run_1", seq, type, call["step"], data, call["key"], state, 0.0, call["agent"], call["inner"], call["parent"]))
 
     def types(self) -> list[str]:
         return [event.type for event in self.events]
@@ -119,10 +146,27 @@ class Killed(BaseException):
     """kill -9, for a process of the mind."""
 
 
+def dumped(event: Event) -> Event:
+    """As it comes back from a store."""
+    return msgspec.json.decode(msgspec.json.encode(event), type=Event)
+
+
+PARTS = {"limits": AgentLimits, "options": AgentOptions, "thinking": Thinking, "approval": Approval}
+
+
 def agent(pattern: str = "simple", **settings: Any) -> config.Agent:
-    settings.setdefault("name", "a")
-    settings.setdefault("model", "m")
-    return config.Agent(pattern=pattern, **settings)
+    """An agent; `limits`, `options`, `thinking` and `approval` as dicts."""
+    if "critic" in settings.get("thinking", {}):
+        settings["thinking"] = {**settings["thinking"], "critic": Critic(**settings["thinking"]["critic"])}
+    given = {name: PARTS[name](**value) if name in PARTS else value for name, value in settings.items()}
+    return config.Agent(pattern=pattern, **{"name": "a", "model": "m", **given})
+
+
+def made(spec: config.Agent, model: Scripted, tools: Sequence[Any] = (), question: str | Sequence[Json] = "q", log: Kept | None = None, **asked: Any) -> Run:
+    """A run that is not on its way yet. `theirs` are tools of the client."""
+    log = log if log is not None else Kept()
+    context = [{"role": "user", "content": question}] if isinstance(question, str) else list(question)
+    return Run("run_1", spec, model, Registry(tools), Asked(context, tools=asked.pop("theirs", ()), **asked), log, list(log.events))
 
 
 async def run(
@@ -130,7 +174,27 @@ async def run(
 ) -> tuple[Run, Outcome, Kept]:
     """One run to its end."""
     log = log if log is not None else Kept()
-    context = [{"role": "user", "content": question}] if isinstance(question, str) else list(question)
-    made = Run("run_1", spec, model, Registry(tools), Asked(context, **asked), log, list(log.events))
-    outcome = await carry_out(made)
-    return made, outcome, log
+    one = made(spec, model, tools, question, log, **asked)
+    return one, await carry_out(one), log
+
+
+def results(body: Json) -> list[Json]:
+    """The tool results in a request."""
+    return [message for message in body["messages"] if message.get("role") == "tool"]
+
+
+def paired(messages: Sequence[Json]) -> bool:
+    """Whether every call has exactly one result, right behind it, and no result is without its call."""
+    open_: list[str] = []
+    for message in messages:
+        if message.get("role") == "tool":
+            if message["tool_call_id"] not in open_:
+                return False
+            open_.remove(message["tool_call_id"])
+            continue
+        if open_:
+            return False
+        open_ = [call["id"] for call in message.get("tool_calls") or ()]
+        if len(set(open_)) < len(open_):
+            return False
+    return not open_

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.agent.endings import Paused, Stopped
-from gateway.agent.loop import ask, opening, steps, until_answer
+from gateway.agent.endings import Stopped
+from gateway.agent.loop import ask, before_question, steps, until_answer
 from gateway.agent.prompts import fill
 from gateway.agent.protocols import PlanUnreadable
 from gateway.agent.protocols import plan as parse
 from gateway.agent.run import Run, short
 from gateway.agent.tools.todo import Todos
-from gateway.errors import ClientGone, GatewayError
+from gateway.chat import Json
+from gateway.errors import ChainExhausted, GatewayError, UpstreamError
 
 PLAN = """Break the question into a short plan: steps that can be done one after the other, each one a task of its own, the last one giving the answer.
 Answer with the steps alone, as a Python list of strings in a fenced block:
@@ -37,7 +38,8 @@ Current step: {current_step}"""
 
 async def plan_and_solve(run: Run) -> str:
     """The last step's result is the answer. A plan that cannot be read fails the run; a failing step ends it with what was gathered."""
-    plan = await _plan(run)
+    before = await before_question(run)
+    plan = await _plan(run, before)
     await _todo(run, plan, 0)
     results: list[str] = []
     limit = steps(run)
@@ -47,12 +49,10 @@ async def plan_and_solve(run: Run) -> str:
         last = number == len(plan)
         try:
             async with run.phase("execute", step=number, of=len(plan), task=step) as told:
-                result = await _carry_out(run, prompt, limit, last)
+                result = await _carry_out(run, [*before, {"role": "user", "content": prompt}], limit, last)
                 told["result"] = result
-        except (ClientGone, Paused):
-            raise
-        except GatewayError as error:
-            run.output = results[-1] if results else ""
+        except (UpstreamError, ChainExhausted) as error:
+            run.output = "\n\n".join(results)
             raise Stopped("outage", f"step {number} failed: {error.message}", error) from error
         results.append(result)
         run.think(f"{number}/{len(plan)} {short(step)}\n", "summary")
@@ -60,22 +60,22 @@ async def plan_and_solve(run: Run) -> str:
     return run.output
 
 
-async def _carry_out(run: Run, prompt: str, limit: int, last: bool) -> str:
+async def _carry_out(run: Run, messages: list[Json], limit: int, last: bool) -> str:
     """One step. Only the last one's result is the answer, so the others are told as thoughts."""
     silent = run.silent
     run.silent = silent or not last
     try:
-        return await until_answer(run, [*opening(run)[:-1], {"role": "user", "content": prompt}], limit)
+        return await until_answer(run, messages, limit)
     finally:
         run.silent = silent
 
 
-async def _plan(run: Run) -> list[str]:
+async def _plan(run: Run, before: Sequence[Json]) -> list[str]:
     """The steps. GatewayError where there is no plan, or none that can be read."""
     prompt = fill(run.agent.options.prompts.get("plan", PLAN), question=run.asked.question)
     async with run.phase("plan") as told:
         run.step += 1
-        turn = await ask(run, [*opening(run)[:-1], {"role": "user", "content": prompt}], [], aloud=True)
+        turn = await ask(run, [*before, {"role": "user", "content": prompt}], [], aloud=True)
         try:
             plan = parse(turn.text)
         except PlanUnreadable as error:

@@ -12,10 +12,10 @@ from gateway.agent.loop import ask, opening, steps, written_arguments
 from gateway.agent.prompts import fill
 from gateway.agent.protocols import Written
 from gateway.agent.protocols import react as parse
-from gateway.agent.run import Run, short
+from gateway.agent.run import Run, short, text_of
 from gateway.agent.turn import Turn
 from gateway.chat import Json
-from gateway.errors import GatewayError
+from gateway.errors import ChainExhausted, UpstreamError
 
 SYSTEM = """Work on the question in rounds. In each round write exactly two lines:
 
@@ -27,10 +27,7 @@ Action: one of
 Then stop: the result of the tool comes back as "Observation: ...". Never write an observation yourself.
 
 Tools:
-{tools}
-
-Question: {question}
-{history}"""
+{tools}"""
 
 CORRECTION = """That could not be read. Write a line "Thought: ..." and then one line "Action: tool_name[input]" or "Action: Finish[answer]"."""
 FORCED = """You have no more rounds. Answer the question now from what you have found, as: Finish[the whole answer]"""
@@ -39,22 +36,18 @@ NOTHING = "I could not find an answer within the rounds that I had."
 
 async def react(run: Run) -> str:
     """Rounds until the model writes Finish; then one forced last answer. Native tool calls are taken as actions too."""
-    history = "\n".join(f"{message.get('role')}: {message.get('content')}" for message in run.asked.context[:-1] if message.get("role") != "system")
-    prompt = fill(
-        run.agent.options.prompts.get("system", SYSTEM),
-        tools=run.tools.manual(),
-        question=run.asked.question,
-        history=f"So far:\n{history}" if history else "",
-    )
-    messages = opening(run, prompt)
+    messages = _opening(run)
+    given = len(messages)
     for _ in range(steps(run)):
         run.step += 1
-        turn = await ask(run, messages, [], more={"stop": ["\nObservation:"]})
-        if turn.calls:
+        turn = await ask(run, messages, [], more={"stop": ["\nObservation:"]}, own=max(len(messages) - given, 0))
+        if turn.calls and turn.finish != "content_filter":
             message, results = await act(run, turn)
             messages += [message, *results]
-            run.new += [message, *results]
+            run.guard.watch(turn)
             continue
+        if turn.finish == "content_filter":
+            return await _answer(run, turn, turn.text)
         said = parse(turn.text, run.tools.names())
         if said.thought:
             await run.emit(
@@ -65,11 +58,22 @@ async def react(run: Run) -> str:
         if said.finish is not None:
             return await _answer(run, turn, said.finish)
         if said.action is None:
+            run.said = turn.text
             run.guard.watch(turn)
-            messages += [{"role": "assistant", "content": said.text or turn.text}, {"role": "user", "content": CORRECTION}]
+            messages += [{**turn.message, "content": said.text or turn.text}, {"role": "user", "content": CORRECTION}]
             continue
         messages += await _observe(run, turn, said.action, said.text)
     return await _forced(run, messages)
+
+
+def _opening(run: Run) -> list[Json]:
+    """The prompt and the conversation. A prompt that has a place for the history has it there, and only the question follows."""
+    prompt = run.agent.options.prompts.get("system", SYSTEM)
+    talk = [message for message in run.asked.context if message.get("role") not in ("system", "developer")]
+    history = "\n".join(f"{message['role']}: {text}" for message in talk[:-1] if (text := text_of(message)))
+    filled = fill(prompt, tools=run.tools.manual(), question=run.asked.question, history=f"So far:\n{history}" if history else "")
+    messages = opening(run, filled)
+    return [*messages[: len(messages) - len(talk)], *talk[-1:]] if "{history}" in prompt else messages
 
 
 async def _observe(run: Run, turn: Turn, action: tuple[str, str], kept: str) -> list[Json]:
@@ -80,7 +84,6 @@ async def _observe(run: Run, turn: Turn, action: tuple[str, str], kept: str) -> 
         "tool_calls": [{"id": "", "type": "function", "function": {"name": name, "arguments": written_arguments(run, Written(name, given))}}],
     }
     _, results = await act(run, Turn(called, turn.finish))
-    run.new += results
     observed = results[0]["content"]
     return [{**{k: v for k, v in turn.message.items() if k != "tool_calls"}, "content": kept}, {"role": "user", "content": f"Observation: {observed}"}]
 
@@ -98,7 +101,7 @@ async def _forced(run: Run, messages: list[Json]) -> str:
     run.step += 1
     try:
         turn = await ask(run, [*messages, {"role": "user", "content": FORCED}], [])
-    except (GatewayError, Stopped):
+    except (UpstreamError, ChainExhausted, Stopped):
         turn = Turn({"role": "assistant", "content": ""})
     said = parse(turn.text)
     return await _answer(run, turn, said.finish if said.finish is not None else turn.text.strip() or run.best() or NOTHING)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.agent.endings import Stopped
-from gateway.agent.loop import ask, opening, steps, until_answer
+from collections.abc import Sequence
+
+from gateway.agent.loop import ask, before_question, steps, until_answer
 from gateway.agent.prompts import fill
 from gateway.agent.run import Run, short
 from gateway.agent.turn import Turn
 from gateway.chat import Json
-from gateway.errors import ClientGone, GatewayError
+from gateway.errors import ChainExhausted, UpstreamError
 
 GOOD = "[NO_IMPROVEMENT_NEEDED]"
 """what a reviewer writes when nothing is left to improve"""
@@ -43,8 +44,9 @@ async def reflection(run: Run) -> str:
     A round that fails leaves the answer that was there before. Only the last answer goes to the client as such.
     """
     prompts, options, task = run.agent.options.prompts, run.agent.options, run.asked.question
+    before = await before_question(run)
     async with run.phase("initial"):
-        turn = await _write(run, fill(prompts.get("initial", INITIAL), task=task))
+        turn = await _write(run, before, fill(prompts.get("initial", INITIAL), task=task))
     for number in range(1, options.max_reflections + 1):
         run.output = turn.text
         try:
@@ -57,18 +59,16 @@ async def reflection(run: Run) -> str:
             if options.auto_finish and GOOD in review.text:
                 break
             async with run.phase("refine", round=number):
-                turn = await _write(run, fill(prompts.get("refine", REFINE), task=task, last_attempt=turn.text, feedback=review.text))
-        except (ClientGone, Stopped):
-            raise
-        except GatewayError as error:
+                turn = await _write(run, before, fill(prompts.get("refine", REFINE), task=task, last_attempt=turn.text, feedback=review.text))
+        except (UpstreamError, ChainExhausted) as error:
             run.think(f"The review failed ({error.message}); the answer stays as it is.\n", "summary")
             break
     return await run.answer(turn)
 
 
-async def _write(run: Run, prompt: str) -> Turn:
+async def _write(run: Run, before: Sequence[Json], prompt: str) -> Turn:
     """One draft, with tools where the agent has some. It is a thought until it is known to be the last."""
-    messages = [*opening(run)[:-1], {"role": "user", "content": prompt}]
+    messages = [*before, {"role": "user", "content": prompt}]
     if not run.tools.names() and not run.asked.tools:
         run.step += 1
         turn = await ask(run, messages, [], aloud=True)
