@@ -151,7 +151,7 @@ class Gateway:
     def _declare(self, conf: config.Config) -> None:
         self.ledger.authority.declare(conf.keys, conf.teams)
         self.ledger.retention = conf.retention.requests
-        self.runs.use(self._agents, conf.retention.runs)
+        self.runs.use(self._agents, conf.retention)
         self.servers.keep(server for agent in conf.agents.values() for server in agent.mcp.values())
         if self.shared is not None:
             self.shared.revision = config.revision(conf)
@@ -209,6 +209,8 @@ class Gateway:
         parts["shared"] = self.shared.state() if self.shared is not None else {"state": "off", "processes": self._processes}
         if (processes := parts["shared"]["processes"]) > 1 and parts["shared"]["state"] != "up":
             parts["shared"]["limits"] = f"each of {processes} processes lets in its part of every limit"
+        if self.config.agents:
+            parts["agents"] = self.runs.state()
         if loader.faults:
             parts["adapters"] = {"errors": {str(Path(path).name): why for path, why in loader.faults.items()}}
         return True, parts

@@ -62,11 +62,14 @@ class Journal:
         self._listening = False
 
     async def open(self) -> None:
-        """Take part: know the store's clock, hear what other replicas write."""
+        """Know the store's clock."""
         before = time.time()
         clock = await self.runs.clock()
         self._skew = clock - (before + time.time()) / 2
-        if self.runs.can_listen:
+
+    def _attend(self) -> None:
+        """Hear what other replicas write, from the first run or reader on: a gateway without agents needs no line."""
+        if self._line is None and self.runs.can_listen:
             self._line = asyncio.create_task(self._listen(), name="journal")
 
     async def aclose(self) -> None:
@@ -183,6 +186,7 @@ class Journal:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a run is held by a task")
+        self._attend()
         hold = self._held[id] = _Hold(epoch, cancelled, task)
         beat = asyncio.create_task(self._beat(id, hold), name=f"lease of {id}")
         self._wake(id)
@@ -312,6 +316,7 @@ class Journal:
 
         A reader that does not keep up costs nobody but himself. Nothing for a run that does not exist.
         """
+        self._attend()
         reader = _Reader()
         self._readers.setdefault(id, set()).add(reader)
         try:

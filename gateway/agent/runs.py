@@ -47,10 +47,13 @@ class Runs:
         self._charge = charge
         self._live: dict[str, Live] = {}
         self._work: Work | None = None
+        self._retention = config.Retention()
 
-    def use(self, agents: Agents, retention: float | None = None) -> None:
-        """The agents of the config that is loaded now, and for how many seconds runs are kept (None: for ever)."""
-        self._agents, self.retention = agents, retention
+    def use(self, agents: Agents, retention: config.Retention | None = None) -> None:
+        """The agents of the config that is loaded now, and how long runs are kept."""
+        self._agents, self._retention = agents, retention or config.Retention()
+        if self._work is not None:
+            self._work.keep(self._retention)
 
     def knows(self, agent: str) -> bool:
         return self._agents.get(agent) is not None
@@ -319,7 +322,14 @@ class Runs:
         self.journal = Journal(store)
         await self.journal.open()
         self._work = Work(store, self.journal, self.resume)
+        self._work.keep(self._retention)
         await self._work.open()
+
+    def state(self) -> Json:
+        """For `/readyz`: the runs of this process, and its part in the work that is left to whoever has time."""
+        if self._work is None:
+            return {"live": 0}
+        return {"live": len(self._live), "journal": self.journal.state(), "work": self._work.state()}
 
     async def _hand_over(self, id: str) -> None:
         """Somebody is to take this run from the queue."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gateway.agent.journal import Journal
 from gateway.chat import Json
+from gateway.config import Retention
 from gateway.errors import GatewayError
 from gateway.store import Due, Runs, StoreUnavailable, open_queue
 
@@ -38,7 +39,10 @@ CONCURRENCY = 32
 """background runs at a time, per process"""
 DEATHS = 5
 """processes that may die with a run before it is held to be the cause"""
+MOST_IN_MEMORY = 1000
+"""finished runs that a store in memory keeps: a gateway without a file must not grow for ever"""
 _AT_ONCE = 200
+_FORGET = 3600.0  # seconds between two rounds of forgetting old runs
 _LONGEST = 60.0  # seconds until a run that could not be taken up is tried again
 
 
@@ -62,11 +66,20 @@ class Work:
         self._lock: int | None = None
         self._queue: Queue | None = None
         self._fault: str | None = None
+        self._retention = Retention()
+        self._forgot = float("-inf")
 
     async def open(self) -> None:
-        """Begin to take runs: what a process left when it died is taken up as soon as its lease ends."""
-        self._grab()
+        """Begin to look for runs: what a process left when it died is taken up as soon as its lease ends.
+
+        Where there never is one (a gateway without agents) there is neither a lock nor a queue.
+        """
         self._sweeper = asyncio.create_task(self._sweep(), name="work")
+
+    def keep(self, retention: Retention) -> None:
+        """How long runs that are over are kept, and how many, from now on."""
+        if retention != self._retention:
+            self._retention, self._forgot = retention, float("-inf")
 
     async def put(self, id: str) -> None:
         """A run is queued: somebody takes it, at once where this process may."""
@@ -75,7 +88,10 @@ class Work:
                 await self._queue.put(id)
             except StoreUnavailable as error:  # the run is kept: the next sweep puts it in
                 log.warning("run=%s is queued, and put in later: %s", id, error.message)
-        elif self._sweeper is not None and self._mine():
+            return
+        if self._runs.can_listen:
+            self._news.set()  # the queue is opened for the next ones
+        if self._sweeper is not None and self._mine():
             self._start(id)
 
     async def aclose(self) -> None:
@@ -97,26 +113,29 @@ class Work:
             self._lock = None
 
     def state(self) -> Json:
-        """For `/readyz`: whether this process takes background runs, how many it has, and what is wrong with that."""
-        return {"takes": self._queue is not None or self._mine(), "running": len(self._tasks), "queue": self._queue is not None, "error": self._fault}
+        """For `/readyz`: whether this process is one that takes runs, how many it has, and what is wrong with that."""
+        return {
+            "takes": self._queue is not None or self._lock is not None or bool(self._tasks),
+            "running": len(self._tasks),
+            "queue": self._queue is not None,
+            "error": self._fault,
+        }
 
     # ---- whose the work is ----
 
-    def _grab(self) -> None:
-        """Try to become the process that runs the background runs of a SQLite file. The kernel takes the lock back when a process dies."""
+    def _mine(self) -> bool:
+        """Whether this process takes what is due. On a SQLite file one does: the kernel gives the lock to the next when it dies."""
         file = self._runs.engine.file
         if file is None or fcntl is None or self._lock is not None:
-            return
+            return True
         handle = os.open(lock_of(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(handle)
-        else:
-            self._lock = handle
-
-    def _mine(self) -> bool:
-        return self._runs.engine.file is None or fcntl is None or self._lock is not None
+            return False
+        self._lock = handle
+        return True
 
     # ---- what is due ----
 
@@ -137,18 +156,29 @@ class Work:
                 pass
 
     async def _look(self) -> None:
+        if time.monotonic() - self._forgot > _FORGET:
+            self._forgot = time.monotonic()
+            await self._forget()
+        due = await self._runs.due(_AT_ONCE)
+        if not due and self._queue is None:
+            return
         if self._queue is None and self._runs.can_listen:
             self._queue = await open_queue(self._runs.engine, self._take, self._concurrency)
-        self._grab()
         if not self._mine():
             return
-        due = await self._runs.due(_AT_ONCE)
         wanted = [run.id for run in due if not await self._ended(run)]
         if self._queue is not None:
             await self._queue.rescue(wanted)
             return
         for id in wanted:
             self._start(id)
+
+    async def _forget(self) -> None:
+        age, most = self._retention.runs, self._retention.max_runs
+        if self._runs.engine.file is None and not self._runs.can_listen:
+            most = min(MOST_IN_MEMORY, MOST_IN_MEMORY if most is None else most)
+        if gone := await self._runs.retain(None if age is None else self._journal.now() - age, most):
+            log.info("%d old runs were forgotten", gone)
 
     async def _ended(self, run: Due) -> bool:
         """End a run that nobody may go on with."""

@@ -436,7 +436,8 @@ RETENTION = Section(
     "retention",
     Retention,
     (
-        Field("runs", DURATION, "how long finished runs are kept"),
+        Field("runs", DURATION, "how long finished runs are kept; sessions stay"),
+        Field("max_runs", COUNT, "how many finished runs are kept, the newest"),
         Field("requests", DURATION_OR_ZERO, "how long records of requests are kept; 0: none is written but what a budget needs"),
     ),
 )

@@ -259,9 +259,10 @@ class HookBudget:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long the store keeps finished runs and requests, seconds; None: for ever."""
+    """How long the store keeps finished runs and requests, seconds, and how many runs; None: for ever, all."""
 
     runs: float | None = None
+    max_runs: int | None = None
     requests: float | None = None
 
 

@@ -65,6 +65,13 @@ async def test_a_run_in_the_background_is_accepted_and_finishes(world: Running, 
     assert (await ended(world, answer.json()["id"]))["output"] == "It is 5."
 
 
+async def test_readyz_tells_what_this_process_has_of_the_work(world: Running, a: Upstream) -> None:
+    says(a, SUM, "It is 5.")
+    await ended(world, (await start(world, "calc", background=True)).json()["id"])
+    told = (await world.client.get("/readyz")).json()["agents"]
+    assert (told["live"], told["work"]["error"], told["journal"]["held"]) == (0, None, 0)
+
+
 async def test_events_are_replayed_from_where_the_client_was(world: Running, a: Upstream) -> None:
     says(a, SUM, "It is 5.")
     run = (await start(world, "calc")).json()["id"]

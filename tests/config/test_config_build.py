@@ -110,7 +110,7 @@ def test_an_agent_is_read(full: config.Config) -> None:
 
 def test_the_rest_is_read(full: config.Config) -> None:
     assert (full.hook_budget.instructions, full.hook_budget.time, full.hook_budget.memory) == (500_000, 0.02, 16 * 1024 * 1024)
-    assert (full.retention.runs, full.retention.requests) == (2_592_000.0, 604_800.0)
+    assert (full.retention.runs, full.retention.max_runs, full.retention.requests) == (2_592_000.0, 10_000, 604_800.0)
     assert (full.adapters_dir, full.base, full.file) == (Path("folder/mine"), Path("folder"), "f")
     assert (full.store, full.shared) == ("sqlite:///data/thinkgate.db", "redis://127.0.0.1:6379/0")
 
