@@ -55,6 +55,8 @@ class Live:
         """it goes on when nobody listens"""
         self.alone = False
         """no request waits for it"""
+        self.brought: list[Event] = []
+        """events with which it was taken up again, that nobody has been told of"""
         self._parts = parts
         self._journal = journal
         self._known = known
@@ -81,6 +83,9 @@ class Live:
     def listen(self) -> AsyncGenerator[Event | Delta]:
         """Events and deltas from the moment of this call on, until the run ends or waits."""
         listener = _Listener()
+        for event in self.brought:
+            listener.put(event)
+        self.brought.clear()
         self._listeners.add(listener)
         return self._heard(listener)
 

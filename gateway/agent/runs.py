@@ -182,7 +182,9 @@ class Runs:
         if claimed is None:
             raise RunNotWaiting("the run does not wait any more")
         _, known = await self.journal.load(row.id)
-        return await self._go(claimed, self._find(row.agent), known)
+        live = await self._go(claimed, self._find(row.agent), known)
+        live.brought += [event for event in known if event.seq > row.last_seq]
+        return live
 
     async def approve(self, id: str, tenant: str, said: Json) -> RunRow:
         """A person's word on the approval that a run waits for; it goes on here. RunNotWaiting if it waits for none."""

@@ -30,10 +30,14 @@ def add(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    return asyncio.run(_work(args))
+    try:
+        return asyncio.run(_work(args))
+    except KeyboardInterrupt:
+        return 130
 
 
 async def _work(args: argparse.Namespace) -> int:
+    """0: the task is done, 1: the run ended in another way."""
     gate = app.Gateway(partial(app.read_config, args.config))
     gate.read_prices()
     if not gate.runs.knows(args.name):
@@ -44,11 +48,17 @@ async def _work(args: argparse.Namespace) -> int:
     async with gate.opened():
         while True:
             live = await gate.runs.begin(order)
-            async with aclosing(live.listen()) as items:
-                async for item in items:
-                    screen.show(item)
-            screen.end(live)
+            try:
+                async with aclosing(live.listen()) as items:
+                    async for item in items:
+                        screen.show(item)
+            except asyncio.CancelledError:  # Ctrl-C ends the run, also one of a session
+                if isinstance(live, Live):
+                    await live.cancel()
+                screen.end(live)
+                raise
             if live.row.status != "waiting":
+                screen.end(live)
                 return 0 if live.row.status == "completed" else 1
             answers = [answers_message(call["id"], await asyncio.to_thread(screen.ask, call)) for call in (live.row.waiting or {}).get("calls", ())]
             order = Order(agent=args.name, messages=answers, answers=answers)
@@ -75,40 +85,84 @@ class Screen:
     def __init__(self, visibility: str) -> None:
         self._visibility = visibility
         self._streamed = False
+        self._open = False
+        """the last line on the terminal has no end yet"""
         self._branches: dict[str, int] = {}
+        self._todos: dict[str, str] = {}
+        self._faint = ("\x1b[2m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
 
     def show(self, item: Event | Delta) -> None:
         if isinstance(item, Delta):
-            if item.kind == "content":
-                self._streamed = True
-                sys.stdout.write(item.text)
-                sys.stdout.flush()
-            return
-        seen = shown(item, self._visibility)
-        if seen is not None:
+            self._piece(item)
+        elif (seen := shown(item, self._visibility)) is not None:
             for line in self._lines(seen):
-                print("  " * (1 if seen.inner is None else 2) + line, file=sys.stderr)
+                self._tell(line, 1 if seen.inner is None else 2)
+
+    def _piece(self, delta: Delta) -> None:
+        if delta.kind == "content":
+            if self._open and not self._streamed:
+                self._break()
+            self._streamed = self._open = True
+            sys.stdout.write(delta.text)
+            sys.stdout.flush()
+        elif delta.kind == "summary" and self._visibility == "summary":
+            for line in delta.text.splitlines():
+                if not any(todo in line for todo in self._todos):  # the list shows it
+                    self._tell(line)
+        elif delta.kind == "reasoning" and self._visibility == "full":
+            self._open = not delta.text.endswith("\n")
+            print("".join((self._faint[0], delta.text, self._faint[1])), end="", file=sys.stderr, flush=True)
+
+    def _tell(self, line: str, depth: int = 1) -> None:
+        if self._open and (not self._streamed or sys.stdout.isatty()):
+            self._break()
+        print("  " * depth + line, file=sys.stderr)
+
+    def _break(self) -> None:
+        print(file=sys.stderr)
+        self._open = False
 
     def _lines(self, event: Event) -> list[str]:
         data = event.data
-        if event.type == "thought":
+        quiet = data.get("name") in ("sequential_thinking", "todo_write") and data.get("ok", True)  # thoughts and the list show what they did
+        if event.type == "thought" and event.key.count("#"):  # of the thinking tool; a pattern's own thoughts come as pieces
             return [self._thought(data)]
         if event.type == "phase.started":
             return [f"[{data['phase']}]" + (f" {data['step']}/{data['of']} {data['task']}" if "of" in data else "")]
-        if event.type == "tool.started" and data.get("name") != "sequential_thinking":
+        if event.type == "phase.finished":
+            return self._phase(data)
+        if event.type == "tool.started" and not quiet:
             return [f"{data['name']} {_short(dumps(data['arguments']).decode())}"]
-        if event.type == "tool.finished" and data.get("name") != "sequential_thinking":
-            return [f"  {'->' if data['ok'] else 'failed:'} {_short(str(data['output']))} ({data['ms']} ms)"]
+        if event.type == "tool.finished" and not quiet:
+            return [f"{data['name']} {'->' if data['ok'] else 'failed:'} {_short(str(data['output']))} ({data['ms']} ms)"]
         if event.type == "todo.updated":
-            return [f"[{_MARKS.get(todo['status'], ' ')}] {todo['content']}" for todo in data["todos"]]
+            return self._changes(data["todos"])
         if event.type == "usage":
             total, cost = data["total"].get("total_tokens", 0), data["total_cost"]
-            return [f"{total} tokens" + (f", {cost:.4f} USD" if cost is not None else "")]
+            return [f"{self._faint[0]}{total} tokens{f', {cost:.4f} USD' if cost is not None else ''}{self._faint[1]}"]
         if event.type == "fallback":
             return [f"{data['from']} failed ({data['class']}), asking {data['to']}"]
         if event.type == "context.compacted":
             return [f"the conversation was made shorter ({data['how']})"]
         return []
+
+    def _phase(self, data: Json) -> list[str]:
+        """What a phase came to, where no thought tells it."""
+        if data.get("error"):
+            return [f"[{data['phase']}] failed: {_short(str(data['error']))}"]
+        if isinstance(data.get("plan"), list):
+            self._todos |= dict.fromkeys(data["plan"], "")
+        if data["phase"] == "critic":
+            return [f"refused: {_short(str(data['issue']))}" if data.get("issue") else "accepted"]
+        if "result" in data and data.get("step") != data.get("of"):
+            return [f"= {_short(str(data['result']))}"]
+        return []
+
+    def _changes(self, todos: list[Json]) -> list[str]:
+        """The todos that are new or have another status."""
+        changed = [todo for todo in todos if self._todos.get(todo["content"]) != todo["status"]]
+        self._todos |= {todo["content"]: todo["status"] for todo in changed}
+        return [f"[{_MARKS.get(todo['status'], ' ')}] {todo['content']}" for todo in changed]
 
     def _thought(self, data: Json) -> str:
         """A thought with its place in the tree: branches are drawn to the right of what they branch from."""
@@ -123,7 +177,9 @@ class Screen:
 
     def ask(self, call: Json) -> Json:
         request = call["arguments"]
-        print(f"\n{request['reason']}\n  {request['tool']} {dumps(request['arguments']).decode()}", file=sys.stderr)
+        if self._open:
+            self._break()
+        print(f"{request['reason']}\n  {request['tool']} {dumps(request['arguments']).decode()}", file=sys.stderr)
         print("Approve? [y]es, [n]o, or why not: ", end="", file=sys.stderr, flush=True)
         said = sys.stdin.readline().strip()
         if said.lower() in ("y", "yes"):
@@ -132,8 +188,6 @@ class Screen:
 
     def end(self, live: Live | Elsewhere) -> None:
         row = live.row
-        if row.status == "waiting":
-            return
         if not self._streamed and row.output:
             sys.stdout.write(row.output)
         sys.stdout.write("\n")

@@ -27,7 +27,12 @@ _TOOL_LINE = re.compile(r"^\s*[-*]\s*`?(\w+)`?\s*(?:\([^)]*\))?\s*[:：-]\s*(.+)
 _QUESTION = re.compile(r"(?:Question|Task|问题|任务)\s*[:：]\s*(.+)", re.IGNORECASE)
 _STEP = re.compile(r"^(?:Current step|当前步骤)\s*[:：]\s*(.+)", re.IGNORECASE | re.MULTILINE)
 _OBSERVATION = re.compile(r"^(?:Observation|观察)\s*[:：]\s*(.+)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_TASK = re.compile(r"\A[^\n]+\n\nTask: (.+)\Z", re.DOTALL)
+_RESULT = re.compile(r"^Result \d+: (.+?)(?=\n\nStep \d+: |\n\nCurrent step: )", re.MULTILINE | re.DOTALL)
+_REFINE = re.compile(r"^Your last result:\n(?P<result>.*?)\n\nReview:\n(?P<review>.*)", re.MULTILINE | re.DOTALL)
+_REVIEWED = re.compile(r"^Result:\n(?P<result>.+)", re.MULTILINE | re.DOTALL)
 _NO_IMPROVEMENT = "[NO_IMPROVEMENT_NEEDED]"
+_CAVEAT = "This is what the demo model made of it: check it before you rely on it."
 _COUNT_AT_MOST = 1_000
 _RESULT_AT_MOST = 2_000
 
@@ -56,6 +61,7 @@ class Conversation:
     results   (call, text) of the tool messages since then
     planned   the request ends with a plan that an agent put before the answer
     everything  all texts of system and user messages, joined
+    step      the step of its own plan that an agent lets the model carry out; `found`: the results of those before it
     """
 
     system: str
@@ -64,6 +70,8 @@ class Conversation:
     results: Sequence[tuple[Call, str]]
     planned: bool
     everything: str
+    step: str = ""
+    found: Sequence[str] = ()
 
     @classmethod
     def read(cls, messages: Sequence[Any]) -> Conversation:
@@ -82,9 +90,19 @@ class Conversation:
         user = text_of(known[last]) if last >= 0 else ""
         planned = bool(since) and since[-1].get("role") == "assistant" and text_of(since[-1]).startswith("[Plan]")
         user, plan, _ = user.partition("\n[Plan]\n")
-        step = _STEP.search(user)  # one step of an agent's plan: all else in such a prompt is what led to it
-        user = step[1] if step is not None else user
-        return cls(system, user.strip(), called, results, planned or bool(plan), everything)
+        found = _RESULT.findall(user)
+        user, step = _what_is_asked(user)
+        return cls(system, user.strip(), called, results, planned or bool(plan), everything, step, found)
+
+
+def _what_is_asked(user: str) -> tuple[str, str]:
+    """The question in an agent's prompt, and the step of a plan that is due: all else in such a prompt is what led to it."""
+    step, question = _STEP.search(user), _QUESTION.search(user)
+    if step is not None:
+        mine = question is not None and step[1].strip() in demo_tools.STEPS[1:]
+        return question[1] if mine and question is not None else step[1], step[1].strip()
+    task = _TASK.match(user)
+    return (task[1] if task is not None else user), ""
 
 
 def text_of(message: Mapping[str, Any]) -> str:
@@ -111,10 +129,15 @@ def answer(body: Mapping[str, Any]) -> Reply:
     talk = Conversation.read(body.get("messages") or ())
     tools, must = demo_tools.offered(body)
     calls: list[Call] = []
-    if tools and (must or _instruction(talk.user) is None):
-        calls = demo_tools.choose(tools, talk.user, talk.system, talk.called, must=must, parallel=body.get("parallel_tool_calls") is not False)
+    if tools and (must or (_instruction(talk.user) is None and not _step_needs_no_tool(talk.step))):
+        parallel = body.get("parallel_tool_calls") is not False
+        calls = demo_tools.choose(tools, talk.user, talk.system, talk.called, must=must, parallel=parallel, planned=talk.planned)
     text = "" if calls else _text(body, talk)
     return Reply(_reasoning(talk, calls) if thinks(body) else "", text, calls)
+
+
+def _step_needs_no_tool(step: str) -> bool:
+    return step.startswith(demo_tools.STEPS[0]) or step == demo_tools.STEPS[2]
 
 
 def thinks(body: Mapping[str, Any]) -> bool:
@@ -135,6 +158,10 @@ def thinks(body: Mapping[str, Any]) -> bool:
 
 def _reasoning(talk: Conversation, calls: Sequence[Call]) -> str:
     asked = " ".join(talk.user.split())
+    if talk.planned or talk.step:
+        return f"The plan says what to do{', and it needs ' + ', '.join(dict.fromkeys(call.name for call in calls)) if calls else ''}."
+    if _OBSERVATION.match(talk.user):
+        return "The tool has answered."
     asked = asked if len(asked) <= 120 else f"{asked[:117]}..."
     start = f'The user says: "{asked}". ' if asked else "There is no question yet. "
     if calls:
@@ -152,7 +179,7 @@ def _text(body: Mapping[str, Any], talk: Conversation) -> str:
     form = as_object(body.get("response_format"))
     if form.get("type") in ("json_object", "json_schema"):
         return _json(form, talk)
-    for rule in (_react, _reflect, _plan_list):
+    for rule in (_react, _refine, _reflect, _plan_list, _step):
         if (text := rule(talk)) is not None:
             return text
     return _plain(talk)
@@ -228,8 +255,30 @@ def _react(talk: Conversation) -> str | None:
 
 
 def _reflect(talk: Conversation) -> str | None:
-    asked = _NO_IMPROVEMENT in talk.user or _NO_IMPROVEMENT in talk.system
-    return f"The answer is clear and complete. {_NO_IMPROVEMENT}" if asked else None
+    """A review: one point where there is a first result to review, then nothing more to improve."""
+    if _NO_IMPROVEMENT not in talk.user and _NO_IMPROVEMENT not in talk.system:
+        return None
+    result = _REVIEWED.search(talk.user)
+    if result is not None and _CAVEAT not in result["result"]:
+        return "It does what was asked, but does not say how far it can be relied on. Add one line about that at the end."
+    return f"The answer is clear and complete. {_NO_IMPROVEMENT}"
+
+
+def _refine(talk: Conversation) -> str | None:
+    """A result made better by its review; as it is where the review found nothing."""
+    asked = _REFINE.search(talk.user)
+    if asked is None:
+        return None
+    return asked["result"] if _NO_IMPROVEMENT in asked["review"] or _CAVEAT in asked["result"] else f"{asked['result']}\n\n{_CAVEAT}"
+
+
+def _step(talk: Conversation) -> str | None:
+    """What a step of the demo's own plan comes to; other steps are answered like any question."""
+    if talk.step.startswith(demo_tools.STEPS[0]):
+        return f"Asked is this: {talk.step.removeprefix(demo_tools.STEPS[0]).strip(' :')}"
+    if talk.step == demo_tools.STEPS[2] and len(talk.found) > 1:
+        return talk.found[-1].strip()
+    return None
 
 
 def _plan_list(talk: Conversation) -> str | None:

@@ -37,6 +37,7 @@ _WANTS_THOUGHT = re.compile(r"\b(think|thinking|plan|planning|step[- ]by[- ]step
 _OPENING = re.compile(r"^\s*(?:please\s+)?(?:think|plan|reason)\b[^:.,]{0,40}[:.,]\s*", re.IGNORECASE)
 THOUGHTS = 3
 MOST_CALLS = 4
+STEPS = ("Understand what is asked", "Gather what is missing", "Put the answer together and check it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,17 @@ def wants_thought(text: str) -> bool:
     return _WANTS_THOUGHT.search(text) is not None
 
 
-def choose(tools: Sequence[Tool], prompt: str, system: str, called: Sequence[Call], *, must: bool, parallel: bool) -> list[Call]:
-    """The calls for this turn; [] where the answer is due. `called` are those made since the user spoke."""
-    if wants_thought(f"{system}\n{prompt}") and (step := _thought(tools, prompt, called) or _todo(tools, prompt, called, done=False)):
+def choose(tools: Sequence[Tool], prompt: str, system: str, called: Sequence[Call], *, must: bool, parallel: bool, planned: bool = False) -> list[Call]:
+    """The calls for this turn; [] where the answer is due.
+
+    called   those made since the user spoke
+    planned  the thinking was done before the turn: one thought, the list and the first calls come together
+    """
+    if planned and parallel and not called:
+        first = [_thought(tools, prompt, (), total=1), _todo(tools, prompt, (), done=False)]
+        rest = _matching([tool for tool in tools if not tool.thinks and not tool.plans], prompt)
+        return [call for call in (*first, *rest) if call is not None][:MOST_CALLS]
+    if not planned and wants_thought(f"{system}\n{prompt}") and (step := _thought(tools, prompt, called) or _todo(tools, prompt, called, done=False)):
         return [step]
     plain = [tool for tool in tools if not tool.thinks and not tool.plans]
     calls = [call for call in _matching(plain, prompt) if call not in called]
@@ -175,19 +184,19 @@ def _same(one: str, other: str) -> bool:
 def steps(prompt: str) -> list[str]:
     """A small plan for a prompt."""
     topic = " ".join(_OPENING.sub("", prompt).split())[:80].rstrip(" .?!") or "the task"
-    return [f"Understand what is asked: {topic}", "Gather what is missing", "Put the answer together and check it"]
+    return [f"{STEPS[0]}: {topic}", *STEPS[1:]]
 
 
-def _thought(tools: Sequence[Tool], prompt: str, called: Sequence[Call]) -> Call | None:
+def _thought(tools: Sequence[Tool], prompt: str, called: Sequence[Call], total: int = THOUGHTS) -> Call | None:
     tool = next((tool for tool in tools if tool.thinks), None)
     if tool is None:
         return None
     number = sum(call.name == tool.name for call in called) + 1
-    if number > THOUGHTS:
+    if number > total:
         return None
     camel = "nextThoughtNeeded" in as_object((tool.schema or {}).get("properties"))
     names = ("nextThoughtNeeded", "thoughtNumber", "totalThoughts") if camel else ("next_thought_needed", "thought_number", "total_thoughts")
-    values = (number < THOUGHTS, number, THOUGHTS)
+    values = (number < total, number, total)
     return Call(tool.name, {"thought": f"{steps(prompt)[number - 1]}.", **dict(zip(names, values, strict=True))})
 
 

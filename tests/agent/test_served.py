@@ -171,6 +171,22 @@ async def test_an_approval_is_an_ordinary_tool_call(world: Running, a: Upstream,
     assert a.requests[1].json["messages"][-1]["content"] == result
 
 
+async def test_the_events_of_the_request_that_goes_on_begin_with_what_it_brought(world: Running, a: Upstream) -> None:
+    says(a, SUM, "Done.")
+    rich = {"stream": True, "metadata": {"agent_events": "v1"}}
+    lines = chunks(await world.events(asked("ask", **rich)))
+    calls = [call for line in lines for choice in line["choices"] for call in choice["delta"].get("tool_calls") or ()]
+    seen = [line["x_agent"] for line in lines if "x_agent" in line]
+    body = asked("ask", **rich)
+    body["messages"] += [
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": calls[0]["id"], "content": '{"approved": true}'},
+    ]
+    more = [line["x_agent"] for line in chunks(await world.events(body)) if "x_agent" in line]
+    assert (seen[-1]["type"], more[0]["type"], more[0]["data"]["approved"]) == ("approval.required", "approval.resolved", True)
+    assert [event["seq"] for event in [*seen, *more]] == list(range(1, len(seen) + len(more) + 1))
+
+
 async def test_a_refused_call_is_an_observation(world: Running, a: Upstream) -> None:
     says(a, SUM, "Then not.")
     first = (await world.chat(asked("ask"))).json()["choices"][0]
