@@ -12,18 +12,21 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from msgspec.structs import replace
+
 from gateway.agent.events import Delta, Event
 from gateway.agent.live import Elsewhere, Live
 from gateway.agent.orders import Order, read_order
 from gateway.agent.run import short
 from gateway.agent.runs import Runs
-from gateway.chat import Accumulator, Chunk, Json, Request, dumps, loads
+from gateway.chat import Accumulator, Chunk, Json, Request, dumps
 from gateway.dialects import Writer, dialect
-from gateway.errors import GatewayError, InvalidRequest
+from gateway.errors import InvalidRequest
 
 ENDPOINTS = ("chat", "responses", "messages")
-_HELD_BACK = ("thought",)
-_KEPT_FIELDS = ("trace", "plan", "feedback", "issue")
+"""what agents are served on"""
+_THOUGHTS = frozenset(("trace", "plan", "feedback", "issue"))
+"""what a phase tells of what was thought in it"""
 
 
 class Served:
@@ -65,14 +68,16 @@ class Served:
                 return [Chunk(dumps(value), content=True, json=value) for value in values]
             return [Chunk(dumps(data), event=name, content=True) for value in values for name, data in writer.feed(value)]
 
-        for chunk in chunks([teller.chunk({"role": "assistant", "content": ""})]):
-            yield chunk
-        async with aclosing(live.listen()) as items:
+        async with aclosing(live.listen()) as items:  # from here on, not from the first step on: nothing is missed
+            for chunk in chunks([teller.chunk({"role": "assistant", "content": ""})]):
+                yield chunk
             async for item in items:
                 for chunk in chunks(teller.take(item)):
                     yield chunk
         teller.end(live)
-        for chunk in chunks(teller.ending(body)):
+        options = body.get("stream_options")
+        counted = writer is not None or (isinstance(options, dict) and options.get("include_usage") is True)
+        for chunk in chunks(teller.ending(counted)):
             yield chunk
         for name, data in writer.finish() if writer is not None else ():
             yield Chunk(dumps(data), event=name, content=True)
@@ -143,20 +148,19 @@ class Teller:
         else:
             self._rest = ""
 
-    def ending(self, body: Json) -> list[Json]:
-        """The last chunks of a stream."""
+    def ending(self, counted: bool) -> list[Json]:
+        """The last chunks of a stream; `counted`: with the one that holds the usage, and no choice."""
         out = [self.chunk({"content": self._rest})] if self._rest else []
         if self._calls:
             out.append(self.chunk({"tool_calls": self._calls}))
         out.append(self.chunk({}, self._finish))
-        options = body.get("stream_options")
-        if (isinstance(options, dict) and options.get("include_usage")) or "messages" not in body or "max_tokens" in body:
+        if counted:
             out.append({**self._frame, "choices": [], "usage": self._live.usage})
         return out
 
     def completion(self) -> Json:
         """The plain answer."""
-        self.ending({})
+        self.ending(counted=False)
         whole = self._all.completion()
         choice = whole["choices"][0]
         live = self._live
@@ -175,12 +179,10 @@ def shown(event: Event, visibility: str) -> Event | None:
     """An event as a client may see it; None: not at all. With `hidden` the thoughts are nobody's business."""
     if visibility != "hidden":
         return event
-    thinking = event.type == "tool.started" or event.type == "tool.finished"
-    if event.type in _HELD_BACK or (thinking and event.data.get("name") == "sequential_thinking"):
+    if event.type == "thought" or (event.type.startswith("tool.") and event.data.get("name") == "sequential_thinking"):
         return None
-    if event.type.startswith("phase.") and not set(_KEPT_FIELDS).isdisjoint(event.data):
-        data = {name: value for name, value in event.data.items() if name not in _KEPT_FIELDS}
-        return Event(event.run_id, event.seq, event.type, event.step, data, event.key, None, event.time, event.agent, event.inner, event.parent)
+    if event.type.startswith("phase.") and not _THOUGHTS.isdisjoint(event.data):
+        return replace(event, data={name: value for name, value in event.data.items() if name not in _THOUGHTS})
     return event
 
 
@@ -206,15 +208,3 @@ def told(event: Event) -> str:
 def as_text(value: Any) -> str:
     """Arguments as the JSON text that stands in a tool call."""
     return value if isinstance(value, str) else dumps(value).decode()
-
-
-def answer_of(content: str) -> Json:
-    """What a client's tool message says, for an approval: its JSON object; anything else is no approval."""
-    try:
-        value = loads(content)
-    except ValueError:
-        return {"approved": False, "reason": content[:500]}
-    return value if isinstance(value, dict) else {"approved": False}
-
-
-__all__ = ["GatewayError", "Served", "shown"]

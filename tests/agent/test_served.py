@@ -62,6 +62,12 @@ async def test_a_plain_answer_holds_the_answer_the_thoughts_and_the_sums(world: 
     assert sent[-1] == {"role": "tool", "tool_call_id": "c0_0", "content": "5"}
 
 
+async def test_a_usage_chunk_comes_only_where_it_was_asked_for(world: Running, a: Upstream) -> None:
+    says(a, "x")
+    lines = chunks(await world.events(asked("plain", stream=True, max_tokens=50)))
+    assert all(line["choices"] for line in lines), "a loop over choices[0] must not break"
+
+
 async def test_the_default_stream_has_ordinary_chunks_only(world: Running, a: Upstream) -> None:
     says(a, SUM, "It is 5.")
     lines = chunks(await world.events(asked("calc", stream=True, stream_options={"include_usage": True})))
