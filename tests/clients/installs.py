@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CACHE = HERE.parent / ".cache" / "clients"
+CACHE = Path(os.environ.get("CLIENTS_CACHE") or HERE.parent / ".cache" / "clients")
+"""A place outside of the clone serves all clones of a machine."""
 PYTHON, NODE = ("langchain", "agents"), ("node", "cli", "servers")
 _SECONDS = 600
 _OFFLINE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "EHOSTUNREACH", "NewConnectionError", "ReadTimeoutError")
@@ -34,7 +36,7 @@ def folder_of(group: str) -> Path:
 
 
 def install(group: str) -> bool:
-    """Whether there was anything to do. Unavailable: a tool is missing, or no registry can be reached; RuntimeError: the pins cannot be installed."""
+    """Whether there was anything to do. Unavailable: no registry can be reached; RuntimeError: the pins cannot be installed."""
     folder = folder_of(group)
     if folder.is_dir():
         return False
@@ -55,9 +57,6 @@ def _python(folder: Path, pins: list[Path]) -> None:
 
 
 def _node(folder: Path, pins: list[Path]) -> None:
-    for tool in ("node", "npm"):
-        if shutil.which(tool) is None:
-            raise Unavailable(f"needs {tool}")
     folder.mkdir()
     for file in pins:
         shutil.copy(file, folder)

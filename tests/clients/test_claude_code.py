@@ -88,7 +88,8 @@ async def test_it_thinks_with_our_tool_over_mcp(a: Upstream, claude: Claude) -> 
         told = await claude(running, "--mcp-config", settings, "--strict-mcp-config", "--allowedTools", "mcp__thinkgate__sequential_thinking")
 
     assert (told.code, told.result["result"], len(a.requests)) == (0, "Done", 3)
-    assert "mcp__thinkgate__todo_write" in [tool["function"]["name"] for tool in a.requests[0].json["tools"]]
+    # not in the first request: on a busy machine Claude Code asks before our server has told it its tools
+    assert "mcp__thinkgate__todo_write" in [tool["function"]["name"] for tool in a.requests[2].json["tools"]]
     seen = [str(message["content"]) for message in a.requests[2].json["messages"] if message["role"] == "tool"]
     assert ['"thought_history_length":1' in seen[0], '"thought_history_length":2' in seen[1]] == [True, True], "one session for both"
 
