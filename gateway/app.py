@@ -81,7 +81,7 @@ class Gateway:
         self.ledger = Ledger(self._telemetry.usage_dropped, processes, self.shared)
         if self.ledger.door is not None:
             self.ledger.door.alone = self._telemetry.decided_alone
-        self.runs = Runs(self.ledger.charge)
+        self.runs = Runs(self.ledger.charge, self._telemetry.run)
         self.state = self._build(self.config)
         self._declare(self.config)
         self.asgi: ASGIApp = api.build(lambda: self.state, self._lifespan, self.config.server.cors)

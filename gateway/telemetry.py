@@ -9,7 +9,8 @@ import re
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
@@ -18,6 +19,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 from gateway.chat import Attempt, Json, Record
 
 log = logging.getLogger("thinkgate.request")
+runs = logging.getLogger("thinkgate.run")
 
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _MOMENT = 0.05  # seconds for which a request's line may be kept back
@@ -48,6 +50,10 @@ class Telemetry:
         )
         self._cache = Counts("thinkgate_cache", "Requests that could be answered without a call of their own, by result.", ("result",), into)
         self._hooks = Counts("thinkgate_hook_seconds", "Time spent in adapters' hooks.", ("provider",), into)
+        self._runs = Counts("thinkgate_runs", "Runs of agents that ended, or that wait for somebody, by status.", ("agent", "status"), into)
+        self._steps = Counts("thinkgate_run_steps", "Turns of the model in runs of agents.", ("agent",), into)
+        self._run_seconds = Times("thinkgate_run_seconds", "From the moment a run was begun or gone on with to its end or its next wait.", "agent", into)
+        self._tools = Counts("thinkgate_tool_calls", "Calls of agents' tools, by tool and whether it answered.", ("tool", "ok"), into)
         self._reloads = Counts("thinkgate_config_reloads", "Config reloads, by result.", ("result",), into)
         self._dropped = Counter("thinkgate_usage_dropped", "Records of requests that the store did not take in time.", registry=into)
         self._learned = Gauge("thinkgate_learned", "Refusals that are prevented by now, by provider and class.", ("provider", "class"), registry=into)
@@ -116,6 +122,16 @@ class Telemetry:
         elif log.isEnabledFor(logging.INFO):
             log.info(line(record, status, now, error, counts))
 
+    def run(self, record: RunRecord) -> None:
+        """A run of an agent ended, or waits."""
+        self._runs.add((record.agent, record.status))
+        self._steps.add((record.agent,), record.steps)
+        self._run_seconds.add(record.agent, record.seconds)
+        for tool, ok in record.tools:
+            self._tools.add((tool, "yes" if ok else "no"))
+        if runs.isEnabledFor(logging.INFO):
+            runs.info(run_line(record))
+
     def expose(self) -> bytes:
         """The text that Prometheus reads."""
         return generate_latest(self.registry)
@@ -124,6 +140,24 @@ class Telemetry:
         """Write down what was kept back for a moment."""
         if isinstance(self._write, LineWriter):
             self._write.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What a run of an agent came to, since it was begun or gone on with: `tools` are (name, whether it answered), `alone`: no request waited for it."""
+
+    id: str
+    agent: str
+    status: str
+    reason: str | None
+    key: str | None
+    session: str | None
+    steps: int
+    tools: Sequence[tuple[str, bool]]
+    usage: Json
+    cost: float | None
+    seconds: float
+    alone: bool
 
 
 class Counts:
@@ -205,6 +239,29 @@ def line(record: Record, status: int, now: float, error: str | None, counts: Map
         add(f"run={record.run_id}")
     if record.session is not None:
         add(f"session={_plain(record.session)}")
+    return " ".join(out)
+
+
+def run_line(record: RunRecord) -> str:
+    """The log line of a run: `key=value` pairs, never a text of a message, a thought or a tool."""
+    out = [f"run={record.id} agent={record.agent} status={record.status}"]
+    add = out.append
+    if record.reason is not None:
+        add(f"reason={record.reason}")
+    if record.alone:
+        add("background=yes")
+    if record.key is not None:
+        add(f"key={_plain(record.key)}")
+    if record.session is not None:
+        add(f"session={_plain(record.session)}")
+    add(f"steps={record.steps}")
+    if record.tools:
+        add(f"tools={_plain(','.join(name if ok else f'{name}=failed' for name, ok in record.tools))}")
+    for kind, amount in token_counts(record.usage).items():
+        add(f"{kind}={amount}")
+    if record.cost is not None:
+        add(f"cost={dollars(record.cost)}")
+    add(f"total_ms={round(record.seconds * 1000)}")
     return " ".join(out)
 
 

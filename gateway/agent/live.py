@@ -23,6 +23,7 @@ from gateway.agent.turn import Sum
 from gateway.chat import Attempt, Json, Record
 from gateway.errors import GatewayError
 from gateway.store import Fenced, RequestRow, RunRow, StoreUnavailable, Wait
+from gateway.telemetry import RunRecord
 
 log = logging.getLogger("thinkgate")
 
@@ -72,6 +73,7 @@ class Live:
         self._error: GatewayError | None = None
         self._accounted = False
         self._began = time.time()
+        self._steps = row.steps
 
     # ---- who listens ----
 
@@ -287,6 +289,31 @@ class Live:
             transforms=[],
             run_id=row.id,
         )
+
+    def record(self) -> RunRecord:
+        """What the run came to since it was taken up."""
+        run, row = self._run, self.row
+        known = self._known[-1].seq if self._known else 0
+        calls = [event for event in run.events("tool.finished") if event.seq > known] if run is not None else []
+        return RunRecord(
+            id=row.id,
+            agent=row.agent,
+            status=row.status,
+            reason=row.reason,
+            key=row.key_name or None,
+            session=row.session_id,
+            steps=max(run.step - self._steps, 0) if run is not None else 0,
+            tools=[(self._known_tool(event), bool(event.data.get("ok"))) for event in calls],
+            usage=dict(run.paid.usage) if run is not None else {},
+            cost=run.paid.cost if run is not None else None,
+            seconds=time.time() - self._began,
+            alone=self.alone,
+        )
+
+    def _known_tool(self, event: Event) -> str:
+        """The tool's name; models make names up, and those are no labels."""
+        made_up = not event.data.get("ok") and str(event.data.get("output")).startswith("Error: there is no tool ")
+        return "unknown" if made_up else str(event.data.get("name"))
 
     def account(self, record: Record) -> None:
         """Write into a request's record what the run used, once."""

@@ -25,6 +25,7 @@ from gateway.chat import Json, dumps, loads
 from gateway.config.agents import PROMPTS
 from gateway.errors import Conflict, GatewayError, InvalidRequest, NotFound
 from gateway.store import RequestRow, RunRow, SessionRow, Store, session_key
+from gateway.telemetry import RunRecord
 
 _OPTIONS = ("max_reflections", "auto_finish", "prompts", "steps")
 
@@ -41,10 +42,11 @@ class Runs:
 
     journal: Journal
 
-    def __init__(self, charge: Callable[[RequestRow], None] = lambda row: None) -> None:
-        """`charge` takes what was used by runs that no request waits for."""
+    def __init__(self, charge: Callable[[RequestRow], None] = lambda row: None, told: Callable[[RunRecord], None] = lambda record: None) -> None:
+        """`charge` takes what was used by runs that no request waits for, `told` is told of each run that ends or waits."""
         self._agents = Agents({}, _nothing)
         self._charge = charge
+        self._told = told
         self._live: dict[str, Live] = {}
         self._work: Work | None = None
         self._retention = config.Retention()
@@ -146,6 +148,7 @@ class Runs:
         self._live.pop(live.id, None)
         if live.alone and (bill := live.bill()) is not None:
             self._charge(bill)
+        self._told(live.record())
 
     # ---- going on ----
 
