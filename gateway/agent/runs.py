@@ -23,18 +23,16 @@ from gateway.agent.session import Session
 from gateway.agent.work import Work
 from gateway.chat import Json, dumps, loads
 from gateway.config.agents import PROMPTS
-from gateway.errors import Conflict, GatewayError, InvalidRequest, NotFound
+from gateway.errors import InvalidRequest, NotFound
 from gateway.store import RequestRow, RunRow, SessionRow, Store, session_key
 from gateway.telemetry import RunRecord
 
 _OPTIONS = ("max_reflections", "auto_finish", "prompts", "steps")
+TOO_LATE = "nobody answered in time"
 
 
 def _nothing(name: str) -> Any:
     raise NotFound(f'there is no model "{name}"', code="model_not_found", param="model")
-
-
-TOO_LATE = "nobody answered in time"
 
 
 class Runs:
@@ -125,7 +123,7 @@ class Runs:
         if start is not None:
             context, values, fresh = start["context"], dict(start["session"]), start["fresh"]
             if session is not None:
-                session.hear(fresh)
+                session.hear(given if len(starts) == 1 else fresh)  # an edited history forks again, a later leg only adds
         elif session is not None:
             fresh = session.hear(given)
             context, values = session.context(given, parts.facts().window), session.values()
@@ -215,7 +213,8 @@ class Runs:
         start = starts[-1].state or {}
         before = (row.waiting or {}).get("new") if row.status == "waiting" else (ends[-1].state or {}).get("new") if ends else None
         context, _ = repair([*start["context"], *(before or ()), *messages])
-        state = {"context": context, "session": start["session"], "fresh": list(messages)}
+        unsaved = [*start["fresh"], *(before or ())] if row.status == "waiting" else []
+        state = {"context": context, "session": start["session"], "fresh": [*unsaved, *messages]}
         event = Event(
             id,
             0,
@@ -432,6 +431,3 @@ def _object(text: str) -> Json:
     except ValueError:
         return {"approved": False, "reason": text[:500]}
     return value if isinstance(value, dict) else {"approved": False}
-
-
-__all__ = ["Conflict", "Delta", "GatewayError", "Runs", "with_options"]

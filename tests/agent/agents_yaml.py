@@ -13,6 +13,7 @@ agents:
   plain: {pattern: simple, model: m}
   calc: {pattern: simple, model: m, tools: [calculator]}
   ask: {pattern: simple, model: m, tools: [calculator], approval: {tools: [calculator], timeout: 1m}}
+  hurry: {pattern: simple, model: m, tools: [calculator], approval: {tools: [calculator], timeout: 300ms}}
   quiet: {pattern: two_stage, model: m, tools: [calculator, sequential_thinking], thinking: {visibility: hidden}}
   open: {pattern: two_stage, model: m, tools: [calculator, sequential_thinking], thinking: {visibility: full}}
   thinker: {pattern: simple, model: m, tools: [sequential_thinking, todo_write], limits: {steps: 6}}

@@ -134,6 +134,17 @@ async def test_a_waiting_run_is_approved_over_http(world: Running, a: Upstream, 
     assert (again.status_code, again.json()["error"]["code"]) == (409, "run_not_waiting")
 
 
+async def test_an_approval_that_nobody_gives_in_time_is_refused(world: Running, a: Upstream) -> None:
+    says(a, SUM, "Then not.")
+    run = (await start(world, "hurry")).json()
+    assert run["status"] == "waiting"
+    found = await ended(world, run["id"], ENDED[:4])
+    assert (found["status"], found["output"]) == ("completed", "Then not.")
+    assert "nobody answered in time" in a.requests[1].json["messages"][-1]["content"]
+    late = await world.client.post(f"/v1/runs/{run['id']}/approve", json={"approved": True})
+    assert late.status_code == 409
+
+
 async def test_more_input_goes_on_with_an_incomplete_run(world: Running, a: Upstream) -> None:
     says(a, SUM, ("calculator", '{"expression": "1"}'), ("calculator", '{"expression": "2"}'), "so far", "the rest")
     run = (await start(world, "calc")).json()
