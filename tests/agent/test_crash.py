@@ -179,3 +179,24 @@ async def test_a_waiting_run_outlives_its_process(client: httpx.AsyncClient, a: 
 
     assert (found["status"], found["output"]) == ("completed", "It is 5.")
     assert len(a.requests) == 2
+
+
+async def test_a_run_in_the_background_is_given_back_at_a_clean_end(
+    client: httpx.AsyncClient, a: Upstream, store: str, tmp_path: Path, replicas: list[Replica]
+) -> None:
+    says(a, SUM)
+    a.stream(HANG)
+    says(a, "It is 5.")
+    one = started(replicas, tmp_path, config(a, store, tmp_path))
+    run = await begin(client, one, "calc")
+    await until(lambda: len(a.requests) == 2)
+    ended_at = time.monotonic()
+    assert one.stop() == 0
+    assert time.monotonic() - ended_at < 15
+
+    again = started(replicas, tmp_path, config(a, store, tmp_path))
+    found = await ended(client, again, run)
+
+    assert (found["status"], found["output"]) == ("completed", "It is 5.")
+    told = await events(client, again, run)
+    assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
