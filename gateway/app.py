@@ -37,7 +37,7 @@ from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
 from gateway.keys import Ledger
 from gateway.routing import Cache, Fleet, Router, SharedAnswers, SharedRests
-from gateway.store import Shared, open_store
+from gateway.store import Shared, SqlStore, StoreRefused, open_store
 from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
 from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_mock, choose, local_is_installed
 from gateway.workers import Workers
@@ -226,7 +226,7 @@ class Gateway:
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
         """Store, shared state and runs, for as long as something is served: to clients, to a command, to a program."""
-        self.servers.pins = store = await open_store(self.config.store, self.config.base)
+        self.servers.pins = store = await open_store(self.config.store, self.config.base) if self.workers is None else await patiently(self.config)
         await self.ledger.open(store)
         await self.runs.open(store)
         if self.shared is not None:
@@ -366,6 +366,22 @@ def password_of(url: str) -> str:
     return url.partition("://")[2].rpartition("@")[0].partition(":")[2]
 
 
+async def patiently(conf: config.Config) -> SqlStore:
+    """The store of a worker, whose parent has seen that it can be used: while it is away, a worker that starts waits for it, and the others serve on."""
+    told, before = False, signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing is served yet: the end may come at once
+    try:
+        while True:
+            try:
+                return await open_store(conf.store, conf.base)
+            except StoreRefused as error:
+                if not told:
+                    log.error("this worker waits for the store: %s", error.message)
+                told = True
+                await asyncio.sleep(1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def known_providers(loader: Loader) -> list[tuple[str, str, str]]:
     """(adapter, its usual key's variable, its default model) of every adapter that can be used with a key alone."""
     out = []
@@ -386,6 +402,11 @@ def embedded(env: Mapping[str, str]) -> config.Config:
 def read_config(file: str | Path | None, env: Mapping[str, str] = os.environ) -> config.Config:
     """The config of a file, or the embedded default without one. ConfigError, OSError."""
     return config.load(Path(file), env) if file else embedded(env)
+
+
+async def see_store(conf: config.Config) -> None:
+    """Whether the store can be used, its schema brought up to date. StoreRefused."""
+    await (await open_store(conf.store, conf.base)).aclose()
 
 
 def check(conf: config.Config) -> None:

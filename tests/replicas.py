@@ -38,6 +38,8 @@ class Replica:
         """Wait until all workers have answered."""
 
         def up() -> bool:
+            assert self._process is not None
+            assert self._process.poll() is None, self.log.read_text()
             with contextlib.suppress(httpx.TransportError):
                 return httpx.get(f"{self.url}/healthz", trust_env=False).status_code == 200
             return False
@@ -59,8 +61,12 @@ class Replica:
     def stop(self) -> int:
         """End it as an update would; its exit code."""
         self.signal(signal.SIGTERM)
+        return self.ended(40)
+
+    def ended(self, seconds: float) -> int:
+        """The exit code of one that ends by itself."""
         assert self._process is not None
-        return self._process.wait(40)
+        return self._process.wait(seconds)
 
     def kill(self) -> None:
         if self._process is not None:

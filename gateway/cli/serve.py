@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import signal
 import sys
@@ -16,13 +17,13 @@ import uvicorn
 from gateway import config
 from gateway.api.auth import is_loopback
 from gateway.api.protocol import Protocol
-from gateway.app import CONFIG_VARIABLE, FOLDER_VARIABLE, WATCH_VARIABLE, WORKERS_VARIABLE, Gateway, calm_collector, check, read_config, telemetry
+from gateway.app import CONFIG_VARIABLE, FOLDER_VARIABLE, WATCH_VARIABLE, WORKERS_VARIABLE, Gateway, calm_collector, check, read_config, see_store, telemetry
 from gateway.errors import ConfigError, Fault
 from gateway.telemetry import log_to_stderr
 
 _SHORT = "/tmp"  # noqa: S108 - the folder in it gets a name that nobody can guess, and is its owner's alone
 _LONGEST = 60  # characters of a folder's name: the names of sockets in it have a limit of 107
-_START = 60  # seconds that a worker may take to start or to answer its parent before it is replaced
+_START = 20  # seconds that a worker may take to start or to answer its parent before it is replaced
 
 
 def add(commands: Any) -> None:
@@ -55,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     }
     if args.workers > 1:
         check(conf)
+        asyncio.run(see_store(conf))
         os.environ[CONFIG_VARIABLE] = str(Path(args.config).resolve()) if args.config else ""
         os.environ[WORKERS_VARIABLE] = str(args.workers)
         os.environ[WATCH_VARIABLE] = "1" if args.reload_config else ""

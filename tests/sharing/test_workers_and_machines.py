@@ -135,10 +135,7 @@ async def test_metrics_and_usage_add_up(pair: Pair) -> None:
 
     assert [requests_total(replica) - old for replica, old in zip(pair, before, strict=True)] == [30, 30], "whichever worker is asked"
 
-    def counted() -> int:
-        return sum(row["requests"] for row in admin(pair[1], "GET", "usage?by=key")["data"] if row["name"] == "sums")
-
-    until(lambda: counted() == 60, 10)
+    until(lambda: rows(pair[1], "sums") == 60, 10)
 
 
 async def test_a_worker_that_dies_takes_no_number_with_it_and_is_replaced(pair: Pair) -> None:
@@ -154,6 +151,68 @@ async def test_a_worker_that_dies_takes_no_number_with_it_and_is_replaced(pair: 
     sums = {requests_total(replica) for _ in range(8)}
 
     assert min(sums) == max(sums) == before + 20
+
+
+async def test_both_servers_killed_under_load_cost_no_request_and_no_row(pair: Pair, postgres: Postgres, valkey: Valkey) -> None:
+    """PostgreSQL and Valkey die and come back while clients ask: each has its answer, and its row in the end."""
+    _, key = made(pair[0], "outage", rpm=100000)
+    await ask(list(pair), key, 8)  # every worker knows it
+    stop, statuses, slowest = asyncio.Event(), [], [0.0]
+
+    async def client(number: int) -> None:
+        async with httpx.AsyncClient(trust_env=False, timeout=60, verify=False) as http:
+            while not stop.is_set():
+                began = time.perf_counter()
+                answer = await http.post(f"{pair[number % 2].url}/v1/chat/completions", json=BODY, headers=bearer(key))
+                slowest[0] = max(slowest[0], time.perf_counter() - began)
+                statuses.append(answer.status_code)
+                await asyncio.sleep(0.02)
+
+    clients = [asyncio.create_task(client(number)) for number in range(4)]
+    await asyncio.sleep(0.3)
+    postgres.kill()
+    valkey.kill()
+    await asyncio.sleep(1.0)
+    stranger = await ask([pair[0]], "nobodys-key-for-tests-0123456789", 1)
+    states = [ready(replica) for replica in pair]
+    await asyncio.to_thread(postgres.start)
+    valkey.start()
+    await asyncio.to_thread(until, lambda: all(ready(replica)["shared"]["state"] == "up" for replica in pair), 20)
+    stop.set()
+    await asyncio.gather(*clients)
+
+    assert set(statuses) == {200}
+    assert slowest[0] < 5
+    assert stranger[0].status_code == 503, "who it is cannot be known now"
+    assert {state["shared"]["state"] for state in states} == {"away"}
+    until(lambda: rows(pair[1], "outage") == len(statuses) + 8, 30)
+
+
+async def test_a_worker_that_dies_while_the_store_is_away_is_replaced_when_it_is_back(pair: Pair, postgres: Postgres) -> None:
+    """Its successor waits for the store; the other worker serves on, and an end that is asked for meanwhile comes at once."""
+    replica = pair[1]
+    _, key = made(replica, "waiting")
+    await ask([replica], key, 12)
+    old = replica.children()
+    postgres.kill()
+    try:
+        os.kill(old[0], signal.SIGKILL)
+        await asyncio.to_thread(until, lambda: "this worker waits for the store" in replica.log.read_text(), 40)
+        got = await ask([replica], key, 12)
+    finally:
+        await asyncio.to_thread(postgres.start)
+    await asyncio.to_thread(until, lambda: ready(pair[0])["shared"]["processes"] == 4, 40)
+    after = await ask([replica], key, 24)
+
+    assert {g.status_code for g in got} == {200}
+    assert {g.status_code for g in after} == {200}
+
+
+def rows(replica: Replica, name: str) -> int:
+    try:
+        return sum(row["requests"] for row in admin(replica, "GET", "usage?by=key")["data"] if row["name"] == name)
+    except AssertionError:  # the store is not back yet
+        return -1
 
 
 async def test_an_update_of_one_replica_after_the_other_loses_nothing(pair: Pair) -> None:
@@ -188,11 +247,8 @@ async def test_an_update_of_one_replica_after_the_other_loses_nothing(pair: Pair
     assert set(statuses) == {200}
     assert len(statuses) > 50
 
-    def rows() -> int:
-        return sum(row["requests"] for row in admin(pair[0], "GET", "usage?by=key")["data"] if row["name"] == "rolling")
-
-    until(lambda: rows() >= len(statuses), 10)
-    assert rows() == len(statuses)
+    until(lambda: rows(pair[0], "rolling") >= len(statuses), 10)
+    assert rows(pair[0], "rolling") == len(statuses)
 
 
 async def test_reload_over_one_reaches_every_worker_of_every_replica(pair: Pair) -> None:
@@ -244,3 +300,14 @@ async def test_without_a_shared_state_workers_have_their_part_and_say_so(tmp_pat
     assert total == {200.0}
     assert {g.status_code for g in at_once} == {200}
     assert said == {"goodbye"}
+
+
+def test_workers_whose_store_cannot_be_used_do_not_begin(tmp_path: Path) -> None:
+    replica = Replica(tmp_path / "home", CONFIG + "store: postgresql://user:pass-word-1@127.0.0.1:1/none\n")
+    replica.start()
+    try:
+        assert replica.ended(60) == 1
+    finally:
+        replica.kill()
+    assert "the store cannot be used" in replica.log.read_text()
+    assert "pass-word-1" not in replica.log.read_text()
