@@ -53,7 +53,7 @@ async def act(run: Run, turn: Turn) -> tuple[Json, list[Json]]:
     await _make(run, [one for one in made if one.again or (one.observation is None and not one.waits)])
     waiting = [wait for one in made for wait in one.waits]
     if waiting:
-        raise Paused(waiting, run.agent.approval.timeout)
+        raise Paused(waiting, min(wait["timeout"] for wait in waiting))
     seen = share([one.observation or Observation("", ok=False) for one in made], turn_budget(run.window))
     for call, observation in zip(calls, seen, strict=True):
         if observation.text != REPEATED:

@@ -21,7 +21,7 @@ class Stopped(Exception):
 class Paused(Exception):
     """The run waits for somebody outside; nothing of it stays in memory.
 
-    calls  what is waited for: `{"id", "kind": "client" | "approval", "name", "arguments", "key"}`, the id being the one
+    calls  what is waited for: `{"id", "kind": "client" | "approval", "name", "arguments", "key", "timeout"}`, the id being the one
            under which the answer comes
     """
 

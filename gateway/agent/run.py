@@ -403,7 +403,7 @@ class Run:
     def wait(self, ident: str, kind: str, name: str, arguments: Any, key: str) -> Json:
         """What the run waits for; its answer becomes the event of this key."""
         inner, parent = (None, None) if self.parent is None else (self.id, self.parent.id)
-        of = {"key": self.place(key), "step": self.step, "agent": self.agent.name, "inner": inner, "parent": parent}
+        of = {"key": self.place(key), "step": self.step, "agent": self.agent.name, "inner": inner, "parent": parent, "timeout": self.agent.approval.timeout}
         return {"id": ident, "kind": kind, "name": name, "arguments": arguments, **of}
 
     # ---- the whole ----

@@ -151,12 +151,13 @@ async def test_agents_ask_agents_only_so_deep() -> None:
 
 async def test_a_nested_agent_that_waits_for_approval_makes_its_parent_wait() -> None:
     look = Look()
-    team = two(look, approval={"tools": ("look",)})
+    team = two(look, approval={"tools": ("look",), "timeout": 7.0})
     log = Kept()
     with pytest.raises(Paused) as paused:
         await carry_out(made(agent(name="p"), by_turn(asking("a", "b"), "both"), team.tools("a", "b"), log=log))
     assert [call["agent"] for call in paused.value.calls] == ["a", "b"]
     assert len({call["id"] for call in paused.value.calls}) == 2
+    assert paused.value.expires == 7.0
     assert look.made == []
     log.answer(paused.value.calls[0], {"approved": True})
     log.answer(paused.value.calls[1], {"approved": False, "reason": "not now"})
