@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scripted import Kept, Scripted, agent, calls, paired, results, run
+from scripted import Kept, Scripted, agent, calls, made, paired, results, run
 from test_replay import Look
 
+from gateway.agent.drive import carry_out
+from gateway.agent.endings import Paused
 from gateway.agent.memory.tokens import text_tokens
 from gateway.agent.patterns.two_stage import MARK, PLAN_TOKENS
 from gateway.chat import Json, dumps
@@ -167,9 +169,6 @@ async def test_auto_thinks_first_and_after_a_failure_and_says_why_it_did_not(cap
 @pytest.mark.parametrize(("phase", "turns"), [("auto", ["end"]), ("always", ["plan", "end"])])
 async def test_a_model_that_thinks_by_itself_is_not_made_to_think_twice_unless_always(phase: str, turns: list[str]) -> None:
     """P22."""
-    from scripted import made
-
-    from gateway.agent.drive import carry_out
 
     model = Scripted(*turns)
     one = made(agent("two_stage", thinking={"phase": phase}), model, [Look()])
@@ -178,18 +177,16 @@ async def test_a_model_that_thinks_by_itself_is_not_made_to_think_twice_unless_a
     assert len(model.asked) == len(turns)
 
 
-async def test_a_decision_against_thinking_holds_when_the_run_is_gone_through_again() -> None:
+@pytest.mark.parametrize("natively", [True, False])
+async def test_a_decision_about_thinking_holds_when_the_run_is_gone_through_again(natively: bool) -> None:
     """What is known of a model may change between a crash and the second try."""
-    from scripted import made
-
-    from gateway.agent.drive import carry_out
-
-    _, _, _, log, _ = await staged("plan", LOOK, "end", thinking={"phase": "auto"})
-    for natively in (True, False):
-        one = made(agent("two_stage", thinking={"phase": "auto"}), Scripted(), [Look()], log=Kept(log.events))
-        one.reasons_natively = natively
+    turns, log = ([LOOK, "end"] if natively else ["plan", LOOK, "end"]), Kept()
+    for model, known in ((Scripted(*turns), natively), (Scripted(), not natively)):
+        one = made(agent("two_stage", thinking={"phase": "auto"}), model, [Look()], log=log)
+        one.reasons_natively = known
         assert (await carry_out(one)).status == "completed"
-        assert one.output == "end"
+        assert [message["role"] for message in one.new] == ["assistant", "tool", "assistant"]
+        log = Kept(log.events)
 
 
 async def test_the_critic_sees_question_plan_and_tools_under_a_prompt_of_its_own() -> None:
@@ -235,10 +232,6 @@ async def test_a_run_whose_plans_are_all_refused_may_stop() -> None:
 
 async def test_a_run_whose_plans_are_all_refused_may_ask_a_person() -> None:
     """P16: ask_human; the person sees the issue."""
-    from scripted import made
-
-    from gateway.agent.drive import carry_out
-    from gateway.agent.endings import Paused
 
     spec, log = agent("two_stage", thinking={"critic": {"max_refine": 0, "on_exhaustion": "ask_human"}}), Kept()
     with pytest.raises(Paused) as paused:
