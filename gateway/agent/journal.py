@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import platform
 import secrets
 import time
 from collections import deque
@@ -53,7 +54,7 @@ class Journal:
 
     def __init__(self, store: Store) -> None:
         self.runs = store.runs
-        self.owner = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.owner = f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}"
         """this process, in the runs that it holds"""
         self._readers: dict[str, set[_Reader]] = {}
         self._held: dict[str, _Hold] = {}

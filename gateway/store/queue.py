@@ -54,8 +54,12 @@ class Queue:
                 conninfo=make_conninfo(engine.target, options=options), min_size=1, max_size=_CONNECTIONS, timeout=5.0, name="thinkgate-queue"
             )
             app = procrastinate.App(connector=connector)
-            async with asyncio.timeout(20):
-                await app.open_async()
+            try:
+                async with asyncio.timeout(20):
+                    await app.open_async()
+            except BaseException:
+                await app.close_async()
+                raise
         except _FAULTS as error:
             raise StoreUnavailable(f"no queue: {type(error).__name__}") from error
 
