@@ -55,6 +55,9 @@ class GatewayError(Exception):
         if retry_after is not None:
             self.retry_after = retry_after
 
+    def __str__(self) -> str:
+        return self.message  # which may have got more exact on its way up
+
     def body(self) -> dict[str, Any]:
         """OpenAI's error object, without the envelope."""
         return {"message": self.message, "type": self.type, "param": self.param, "code": self.code}

@@ -32,6 +32,7 @@ TIMEOUT = 60.0
 _TOTAL = 600.0  # seconds of a whole answer, if `timeout` is not longer
 _VARIABLES = {"model": "LLM_MODEL_ID", "api_key": "LLM_API_KEY", "base_url": "LLM_BASE_URL"}
 _DEFAULT = "openai"
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "request_method")
 _RESERVED = ("model", "messages", "stream", "stream_options")
 
 
@@ -79,7 +80,7 @@ class LLM:
         self.timeout = _seconds(timeout, given.get("LLM_TIMEOUT"))
         name, self.base_url = _address(str(found["base_url"]), adapter)
         self.provider = name
-        self._settings = config.Provider(
+        provider = config.Provider(
             name=name,
             adapter=name,
             base_url=self.base_url,
@@ -90,9 +91,10 @@ class LLM:
             headers=headers or {},
             cooldown=config.Cooldown(base=0.0, max=0.0),  # the only target never rests: there is no other one to ask
         )
-        for key, why in check_options(loader.get(name), self._settings.options):
+        for key, why in check_options(loader.get(name), provider.options):
             raise ValueError(f"options.{key}: {why}")
-        self._begin(partial(_line, self._settings, self.model, dict(given)))
+        model_id, proxies = self.model, {key: value for key, value in given.items() if key.lower() in _PROXIES}
+        self._begin(lambda: _line(provider, model_id, proxies))  # without a word of this object, which would hold itself
 
     @classmethod
     def over(cls, model: Model, name: str = "model") -> Self:
