@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -118,4 +119,4 @@ def test_every_command_line_of_the_readme_can_be_parsed() -> None:
     lines = [line.split("#")[0].strip() for text in code("sh") for line in text.splitlines() if line.startswith("thinkgate ")]
     assert lines
     for line in lines:
-        parser().parse_args(line.split()[1:])
+        parser().parse_args(shlex.split(line)[1:])
