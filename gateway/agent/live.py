@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway import config
+from gateway.agent.acting import close
 from gateway.agent.agents import Parts
 from gateway.agent.drive import Outcome, carry_out
 from gateway.agent.endings import Paused
@@ -27,8 +28,6 @@ from gateway.telemetry import RunRecord
 
 log = logging.getLogger("thinkgate")
 
-CANCELLED = "The run was cancelled before this call had finished; whether it took effect is unknown."
-
 
 class RunCancelled(GatewayError):
     """Somebody ended the run."""
@@ -43,10 +42,21 @@ class RunFailed(GatewayError):
 
 
 class Live:
-    """One claimed run on its way. `row` is what the journal knows of it, `fresh` are the messages that are new to its session."""
+    """One claimed run on its way. `row` is what the journal knows of it.
+
+    `fresh` are the messages that are new to its session, `before` is what earlier legs used.
+    """
 
     def __init__(
-        self, row: RunRow, parts: Parts, journal: Journal, known: Sequence[Event], asked: Asked, fresh: Sequence[Json], session: Session | None = None
+        self,
+        row: RunRow,
+        parts: Parts,
+        journal: Journal,
+        known: Sequence[Event],
+        asked: Asked,
+        fresh: Sequence[Json],
+        session: Session | None = None,
+        before: Json | None = None,
     ) -> None:
         self.row = row
         self.id = row.id
@@ -64,6 +74,7 @@ class Live:
         self._asked = asked
         self._fresh = fresh
         self._session = session
+        self._before = before or {}
         self._listeners: set[_Listener] = set()
         self._task: asyncio.Task[None] | None = None
         self._run: Run | None = None
@@ -178,8 +189,7 @@ class Live:
         facts = parts.facts()
         run.reasons_natively, run.window = facts.reasons, facts.window
         run.leg = max(1, sum(event.type == "run.started" and event.inner is None for event in self._known))
-        if run.leg > 1:
-            run.step, run.spent = self.row.steps, Sum.of(self.row.usage, self.row.cost)
+        run.step, run.earlier = self._before.get("steps", 0), Sum.of(self._before.get("usage", {}), self._before.get("cost"))
         try:
             told = {"agent": self.row.agent, "session_id": self.row.session_id, **({"warnings": list(missing)} if missing else {})}
             state = {"context": list(self._asked.context), "session": dict(self._asked.session), "fresh": list(self._fresh)}
@@ -197,7 +207,7 @@ class Live:
                 self.row = replace(self.row, status="queued")
                 self._error = RunFailed("the gateway is shutting down; the run goes on later", code="shutting_down")
                 return
-            await self._close_calls(run)
+            await close(run)
             run.output = run.best()
             await unbroken(self._end(run, Outcome("cancelled", error=RunCancelled("the run was cancelled"))))
             return
@@ -233,24 +243,16 @@ class Live:
         self.row = replace(self.row, finished_at=event.time, **changes)
         self.show(event)
 
-    async def _close_calls(self, run: Run) -> None:
-        """Every call that was begun has a result, whatever happened to it."""
-        started = {event.key: event for event in run.events("tool.started")}
-        for finished in run.events("tool.finished"):
-            started.pop(finished.key, None)
-        for event in started.values():
-            told = {"id": event.data.get("id"), "name": event.data.get("name"), "ok": False, "ms": 0, "output": CANCELLED}
-            await run.emit_as(event, "tool.finished", told, {"text": CANCELLED, "ok": False, "made": False})
-
     def _sums(self, run: Run) -> dict[str, Any]:
-        return {"usage": run.spent.usage, "cost": run.spent.cost, "steps": run.step}
+        total = run.total()
+        return {"usage": total.usage, "cost": total.cost, "steps": run.step}
 
     # ---- what it came to ----
 
     @property
     def usage(self) -> Json:
         """Tokens of all calls of the model so far."""
-        return self._run.spent.usage if self._run is not None else Sum().usage
+        return (self._run.total() if self._run is not None else Sum()).usage
 
     def failure(self) -> GatewayError:
         """Why there is nothing to show."""

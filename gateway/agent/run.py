@@ -95,6 +95,8 @@ class Run:
         self.tools = tools
         self.asked = asked
         self.spent = Sum()
+        self.earlier = Sum()
+        """what earlier legs of the run spent: a user's next message gives it its limits anew"""
         self.paid = Sum()
         """the part of it that was spent since the run was taken up; the rest is in the journal"""
         self.step = 0
@@ -193,6 +195,10 @@ class Run:
             self._thoughts.append((kind, text))
             if not self.replayed:
                 self.log.show(Delta(kind, text))
+
+    def total(self) -> Sum:
+        """What the whole run used so far, its earlier legs included."""
+        return self.earlier.plus(self.spent)
 
     def told(self) -> str:
         """The thoughts of the run as far as its agent lets them be seen."""
@@ -294,13 +300,14 @@ class Run:
         self._count(turn)
         self._learn(messages, tools, turn)
         self.root.provider, self.root.target_model = turn.provider, turn.model
+        total = self.root.total()
         told = {
             "provider": turn.provider,
             "model": turn.model,
             "usage": turn.usage or {},
             "cost": turn.cost,
-            "total": self.root.spent.usage,
-            "total_cost": self.root.spent.cost,
+            "total": total.usage,
+            "total_cost": total.cost,
         }
         state: Json = {"message": turn.message, "finish": turn.finish, "usage": turn.usage, "cost": turn.cost, "provider": turn.provider, "model": turn.model}
         await self.emit("usage", told, key=key, state=state)

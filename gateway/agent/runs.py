@@ -137,7 +137,7 @@ class Runs:
             key=row.key_name or None,
             session=values,
         )
-        live = Live(row, parts, self.journal, known, asked, fresh, session)
+        live = Live(row, parts, self.journal, known, asked, fresh, session, (start or {}).get("before"))
         self._live[row.id] = live
         live.start(partial(self._over, live))
         return live
@@ -215,6 +215,7 @@ class Runs:
         context, _ = repair([*start["context"], *(before or ()), *messages])
         unsaved = [*start["fresh"], *(before or ())] if row.status == "waiting" else []
         state = {"context": context, "session": start["session"], "fresh": [*unsaved, *messages]}
+        state["before"] = {"usage": row.usage, "cost": row.cost, "steps": row.steps}
         event = Event(
             id,
             0,

@@ -108,6 +108,14 @@ class Sum:
         made.cost = cost
         return made
 
+    def plus(self, other: Sum) -> Sum:
+        """Both together."""
+        made = Sum.of(self.usage, self.cost)
+        _add(made.usage, other.usage)
+        if other.cost is not None:
+            made.cost = (made.cost or 0.0) + other.cost
+        return made
+
     def add(self, turn: Turn) -> None:
         self.turns += 1
         if turn.usage is not None:

@@ -163,6 +163,17 @@ async def test_more_input_goes_on_with_an_incomplete_run(world: Running, a: Upst
     assert over.status_code == 409
 
 
+async def test_more_input_gives_a_run_its_limits_anew(a: Upstream) -> None:
+    agents = "agents:\n  few: {pattern: simple, model: m, tools: [calculator], limits: {tokens: 10}}\n"
+    async with serving(yaml({"a": a.url}, more=agents)) as world:
+        says(a, SUM, ("calculator", '{"expression": "1"}'), "the rest", "more")
+        run = (await start(world, "few")).json()
+        assert (run["status"], run["reason"], run["usage"]["total_tokens"]) == ("incomplete", "tokens", 16)
+        await world.client.post(f"/v1/runs/{run['id']}/input", json={"input": "go on"})
+        found = await ended(world, run["id"], ("completed",))
+        assert (found["output"], found["usage"]["total_tokens"]) == ("the rest", 24)
+
+
 async def test_a_fork_goes_its_own_way_from_an_event_on(world: Running, a: Upstream) -> None:
     says(a, SUM, "It is 5.", "It is 99.")
     run = (await start(world, "calc")).json()["id"]
