@@ -68,6 +68,9 @@ class Work:
         self._fault: str | None = None
         self._retention = Retention()
         self._forgot = float("-inf")
+        self._join_at = float("-inf")
+        self._alone: str | None = None
+        """why there is no queue"""
 
     async def open(self) -> None:
         """Begin to look for runs: what a process left when it died is taken up as soon as its lease ends.
@@ -118,7 +121,7 @@ class Work:
             "takes": self._queue is not None or self._lock is not None or bool(self._tasks),
             "running": len(self._tasks),
             "queue": self._queue is not None,
-            "error": self._fault,
+            "error": self._fault or self._alone,
         }
 
     # ---- whose the work is ----
@@ -163,7 +166,7 @@ class Work:
         if not due and self._queue is None:
             return
         if self._queue is None and self._runs.can_listen:
-            self._queue = await open_queue(self._runs.engine, self._take, self._concurrency)
+            await self._join()
         if not self._mine():
             return
         wanted = [run.id for run in due if not await self._ended(run)]
@@ -172,6 +175,20 @@ class Work:
             return
         for id in wanted:
             self._start(id)
+
+    async def _join(self) -> None:
+        """Take part in the queue. Without one (the database lets nobody make its tables) each replica takes what is due as far as it has room."""
+        if time.monotonic() < self._join_at:
+            return
+        self._join_at = time.monotonic() + _LONGEST
+        try:
+            self._queue = await open_queue(self._runs.engine, self._take, self._concurrency)
+        except StoreUnavailable as error:
+            if self._alone is None:
+                log.warning("runs are not shared out evenly, each replica takes what it finds: %s", error.message)
+            self._alone = error.message
+        else:
+            self._alone = None
 
     async def _forget(self) -> None:
         age, most = self._retention.runs, self._retention.max_runs

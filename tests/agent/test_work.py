@@ -390,6 +390,21 @@ async def test_the_queue_is_found_again_when_the_server_comes_back(journal, post
     assert taken.ids == ["run_1", "run_2"]
 
 
+async def test_where_the_queue_may_not_be_made_replicas_take_what_they_find(postgres, tmp_path):
+    url = postgres.fresh()
+    schema = url.rpartition("%3D")[2]
+    postgres.execute(f"CREATE ROLE poor_{schema} LOGIN; GRANT ALL ON SCHEMA {schema} TO poor_{schema}")
+    async with opened(f"{url}&user=poor_{schema}", tmp_path) as (_, journal):
+        taken = Taken(journal)
+        async with working(journal, taken) as work:
+            for number in range(3):
+                await queue(journal, f"run_{number}", 1, 0)
+            await ended(journal, "run_0", "run_1", "run_2")
+            state = work.state()
+        assert sorted(taken.ids) == ["run_0", "run_1", "run_2"]
+        assert (state["queue"], state["error"]) == (False, "no queue: InsufficientPrivilege")
+
+
 async def queue_again(journal: Journal, id: str) -> None:
     async with asyncio.timeout(10):
         while True:
