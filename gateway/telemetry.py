@@ -11,6 +11,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
@@ -229,8 +230,8 @@ def line(record: Record, status: int, now: float, error: str | None, counts: Map
         add(f"stream=yes chunks={record.chunks}")
     _course(record, add)
     if record.first_content is not None:
-        add(f"first_ms={round((record.first_content - record.started) * 1000)}")
-    add(f"total_ms={round((now - record.started) * 1000)}")
+        add(f"first_ms={(record.first_content - record.started) * 1000:.0f}")
+    add(f"total_ms={(now - record.started) * 1000:.0f}")
     for kind, amount in counts.items():
         add(f"{kind}={amount}")
     if record.cost is not None:
@@ -271,11 +272,12 @@ def _course(record: Record, add: Callable[[str], None]) -> None:
         add(f"provider={record.provider} target={_plain(record.target_model or '')}")
     if record.cache is not None:
         add(f"cache={record.cache}")
-    tried = [a.label() for a in record.attempts if a.skipped is None]
-    if tried:
-        add(f"attempts={','.join(tried)}")
-    if len(tried) < len(record.attempts):
-        add(f"skipped={','.join(a.provider for a in record.attempts if a.skipped is not None)}")
+    if record.attempts:
+        tried = [a.label() for a in record.attempts if a.skipped is None]
+        if tried:
+            add(f"attempts={','.join(tried)}")
+        if len(tried) < len(record.attempts):
+            add(f"skipped={','.join(a.provider for a in record.attempts if a.skipped is not None)}")
     if record.transforms:
         add(f"transforms={len(record.transforms)}")
     if record.tools:
@@ -287,6 +289,7 @@ def dollars(amount: float) -> str:
     return f"{amount:.6f}".rstrip("0").rstrip(".")
 
 
+@lru_cache(1024)  # names of the config, again and again
 def _plain(text: str) -> str:
     """A value as it stands in a log line: one word, no line ends."""
     if _WORD.fullmatch(text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import lru_cache
 
 from gateway.chat import Record
 from gateway.errors import GatewayError
@@ -21,13 +22,13 @@ def response_headers(record: Record) -> Headers:
     if record.endpoint.startswith("messages"):
         headers.append((b"request-id", ident))
     if record.provider is not None:
-        headers.append((b"x-thinkgate-provider", _ascii(record.provider)))
-        headers.append((b"x-thinkgate-model", _ascii(record.target_model or "")))
+        headers.append((b"x-thinkgate-provider", _name(record.provider)))
+        headers.append((b"x-thinkgate-model", _name(record.target_model or "")))
     if record.attempts:
         exchanges = [a.label() for a in record.attempts if a.skipped is None]
         if exchanges:
             headers.append((b"x-thinkgate-attempts", b"%d" % len(exchanges)))
-            headers.append((b"x-thinkgate-chain", _ascii(",".join(exchanges))))
+            headers.append((b"x-thinkgate-chain", _name(",".join(exchanges))))
     if record.transforms:
         headers.append((b"x-thinkgate-transforms", _ascii(clipped(record.transforms))))
     if record.run_id is not None:
@@ -86,3 +87,6 @@ def _ascii(text: str) -> bytes:
     if text.isascii() and text.isprintable():
         return text.encode("ascii")
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in text).encode("ascii")
+
+
+_name = lru_cache(1024)(_ascii)  # of providers and models: the same again and again

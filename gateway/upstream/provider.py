@@ -46,9 +46,10 @@ _GRACE = 2.5  # seconds after the finish in which usage may still come
 _ERROR_BODY = 256 * 1024
 _PATH = "/:@!$&'()*+,;=~%"
 _TARGETS = 1024  # whose options are kept
-_KEPT = ("x-ratelimit-", "openai-processing-ms", "anthropic-ratelimit-")
+_KEPT = (b"x-ratelimit-", b"openai-processing-ms", b"anthropic-ratelimit-")
 
 
+_AGENT = f"thinkgate/{gateway.__version__}".encode("ascii")
 _INSIDE = ("mock://", "local://")  # answered on this machine; the rest of such a URL is no address
 _NO_ADDRESS = f"http://{INSIDE}/v1"
 
@@ -337,15 +338,15 @@ class Provider:
             b"content-type": b"application/json",
             b"accept": b"text/event-stream" if stream else b"application/json",
             b"accept-encoding": b"identity",
-            b"user-agent": f"thinkgate/{gateway.__version__}".encode("ascii"),
+            b"user-agent": _AGENT,
             b"x-request-id": request_id.encode("ascii"),
         }
         if secret and adapter.auth == "bearer":
             headers[b"authorization"] = b"Bearer " + secret.encode("ascii")
         elif secret and adapter.auth.startswith("header:"):
             headers[adapter.auth[7:].lower().encode("ascii")] = secret.encode("ascii")
-        for more in (forwarded, self.settings.headers, (special or {}).get("headers") or {}):
-            for name, value in more.items():
+        for more in (forwarded, self.settings.headers, special.get("headers") if special else None):
+            for name, value in more.items() if more else ():
                 headers[name.lower().encode("ascii")] = str(value).encode("ascii")
         return list(headers.items())
 
@@ -420,9 +421,8 @@ class Provider:
     def _keep_headers(request: Request, exchange: Exchange) -> None:
         kept: dict[str, str] = {}
         for name, value in exchange.headers:
-            text = name.decode("latin-1")
-            if text.startswith(_KEPT):
-                kept[text] = value.decode("latin-1")
+            if name.startswith(_KEPT):
+                kept[name.decode("latin-1")] = value.decode("latin-1")
         request.record.upstream_headers = kept
 
 
