@@ -44,6 +44,8 @@ class GatewayError(Exception):
     """seconds after which asking again makes sense; None: unknown"""
     should_retry: bool | None = None
     """the `x-should-retry` header; None: the client's own rule applies"""
+    events: Sequence[tuple[str | None, dict[str, Any]]] = ()
+    """names and data with which a stream that has begun ends, in the client's dialect; none: the error alone"""
 
     def __init__(self, message: str, *, code: str | None = None, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -174,14 +176,10 @@ class Skipped(UpstreamError):
 
 
 class StreamCut(UpstreamError):
-    """The answer broke off after content had reached the client: no other provider may go on.
-
-    `events` are the names and data with which the client's stream ends, in its dialect.
-    """
+    """The answer broke off after content had reached the client: no other provider may go on."""
 
     code = "stream_interrupted"
     try_next = False
-    events: Sequence[tuple[str | None, dict[str, Any]]] = ()
 
 
 class ChainExhausted(GatewayError):

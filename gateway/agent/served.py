@@ -21,7 +21,7 @@ from gateway.agent.run import short
 from gateway.agent.runs import Runs
 from gateway.chat import Accumulator, Chunk, Json, Request, dumps
 from gateway.dialects import Writer, dialect
-from gateway.errors import InvalidRequest
+from gateway.errors import GatewayError, InvalidRequest
 
 ENDPOINTS = ("chat", "responses", "messages")
 """what agents are served on"""
@@ -74,7 +74,11 @@ class Served:
             async for item in items:
                 for chunk in chunks(teller.take(item)):
                     yield chunk
-        teller.end(live)
+        try:
+            teller.end(live)
+        except GatewayError as error:  # what a provider's own stream would have ended with is none of this client's business
+            error.events = () if writer is None else writer.fail(error.body())
+            raise
         options = body.get("stream_options")
         counted = writer is not None or (isinstance(options, dict) and options.get("include_usage") is True)
         for chunk in chunks(teller.ending(counted)):

@@ -18,7 +18,7 @@ from gateway.api.headers import Headers, error_headers, response_headers, with_e
 from gateway.api.state import Visit
 from gateway.chat import Json, Model, Record, Request, dumps
 from gateway.dialects import NAMED, Event, dialect
-from gateway.errors import ClientGone, GatewayError, MethodNotAllowed, StreamCut
+from gateway.errors import ClientGone, GatewayError, MethodNotAllowed
 
 _JSON = (b"content-type", b"application/json")
 _OVERLOADED = 529  # Anthropic's own status for it, which its SDKs know
@@ -221,7 +221,7 @@ async def _nothing() -> None:
 def failure(client: str, error: GatewayError) -> bytes:
     """The last events of a stream that failed after it began, in the client's dialect."""
     events: Sequence[Event] = [(None, {"error": error.body()})]
-    if isinstance(error, StreamCut) and error.events:
+    if error.events:
         events = error.events
     elif client != "chat":
         events = dialect(client).Writer({}).fail(error.body())

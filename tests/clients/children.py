@@ -79,9 +79,13 @@ class Worker:
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(command, cwd=folder, env=env, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True)
 
-    async def ask(self, running: Running, client: str, scenario: str) -> Any:
-        """What the script printed: `pieces` of text, the `failure` that the client raised, the cities its tool was `called` with."""
+    async def ask(self, running: Running, client: str, scenario: str, model: str = "m", headers: Mapping[str, str] | None = None) -> Any:
+        """What the script printed: `pieces` of text, the `failure` that the client raised, the cities its tool was `called` with.
+
+        `headers` go beside the client's own.
+        """
         settings = {"OPENAI_BASE_URL": running.url, "OPENAI_API_KEY": KEY, "DEEPSEEK_API_BASE": running.url, "DEEPSEEK_API_KEY": KEY}
+        settings |= {"MODEL": model, "HEADERS": json.dumps(dict(headers or {}))}
         asked = json.dumps({"client": client, "scenario": scenario, "settings": settings})
         try:
             async with asyncio.timeout(_SECONDS):

@@ -160,6 +160,15 @@ class TestOpenAI:
             with pytest.raises(openai.NotFoundError, match="nobody"):
                 await client.chat.completions.create(model="agent/nobody", messages=HI)
 
+    async def test_a_stream_of_responses_that_fails_goes_on_with_the_same_response_to_its_end(self, world: Running, a: Upstream) -> None:
+        a.stream(role(), delta("It "), CUT, repeat=3)
+        body = {"model": "agent/calc", "input": "hi", "stream": True}
+        said = (await world.client.post("/v1/responses", json=body, headers={"authorization": f"Bearer {KEY}"})).text
+        told = [json.loads(line[6:]) for line in said.splitlines() if line.startswith("data: ")]
+        assert [event["type"] for event in told] == ["response.created", "response.in_progress", "error", "response.failed"]
+        assert [event["sequence_number"] for event in told] == [0, 1, 2, 3]
+        assert told[0]["response"]["id"] == told[3]["response"]["id"]
+
     async def test_an_answer_that_broke_off_is_asked_for_again_before_anybody_sees_it(self, world: Running, a: Upstream) -> None:
         a.stream(role(), delta("It "), CUT)
         a.stream(*answer("It is 5."))

@@ -9,15 +9,16 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.tools import tool
 from langchain_deepseek import ChatDeepSeek
 from langchain_openai import ChatOpenAI
-from scenarios import get_weather, main
+from scenarios import get_weather, headers, main
+from scenarios import model as asked
 
 WEATHER = tool(get_weather)
 
 
 def model(client: str) -> Any:
     if client == "ChatDeepSeek":
-        return ChatDeepSeek(model="m")
-    return ChatOpenAI(model="m", use_responses_api=client == "ChatOpenAI responses")
+        return ChatDeepSeek(model=asked(), default_headers=headers())
+    return ChatOpenAI(model=asked(), default_headers=headers(), use_responses_api=client == "ChatOpenAI responses")
 
 
 async def plain(client: str) -> AsyncIterator[str]:

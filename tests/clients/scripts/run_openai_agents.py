@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 
 from agents import Agent, Model, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool
 from openai import AsyncOpenAI
-from scenarios import get_weather, main
+from scenarios import get_weather, headers, main
+from scenarios import model as asked
 
 
 def agent(client: str) -> Agent:
     kind = OpenAIResponsesModel if client == "openai-agents responses" else OpenAIChatCompletionsModel
-    model: Model = kind(model="m", openai_client=AsyncOpenAI())
+    model: Model = kind(model=asked(), openai_client=AsyncOpenAI(default_headers=headers()))
     return Agent(name="weather", model=model, tools=[function_tool(get_weather)])
 
 

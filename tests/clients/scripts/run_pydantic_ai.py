@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 from pydantic_ai import Agent
 from pydantic_ai.models import Model
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-from scenarios import get_weather, main
+from scenarios import get_weather, headers, main
+from scenarios import model as asked
 
 
 def agent(client: str) -> Agent:
-    model: Model = OpenAIResponsesModel("m") if client == "pydantic-ai responses" else OpenAIChatModel("m")
-    return Agent(model, tools=[get_weather])
+    model: Model = OpenAIResponsesModel(asked()) if client == "pydantic-ai responses" else OpenAIChatModel(asked())
+    return Agent(model, tools=[get_weather], model_settings={"extra_headers": headers()})
 
 
 async def plain(client: str) -> AsyncIterator[str]:

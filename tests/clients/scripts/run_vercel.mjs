@@ -10,11 +10,11 @@ import { z } from "zod";
 globalThis.AI_SDK_LOG_WARNINGS = false; // they go to stdout
 
 const models = {
-  "ai openai.chat": (at) => createOpenAI(at).chat("m"),
-  "ai openai": (at) => createOpenAI(at)("m"),
-  "ai openai-compatible": (at) => createOpenAICompatible({ ...at, name: "gateway" })("m"),
-  "ai deepseek": (at) => createDeepSeek(at)("m"),
-  "ai anthropic": (at) => createAnthropic(at)("m"),
+  "ai openai.chat": (at, model) => createOpenAI(at).chat(model),
+  "ai openai": (at, model) => createOpenAI(at)(model),
+  "ai openai-compatible": (at, model) => createOpenAICompatible({ ...at, name: "gateway" })(model),
+  "ai deepseek": (at, model) => createDeepSeek(at)(model),
+  "ai anthropic": (at, model) => createAnthropic(at)(model),
 };
 let called = [];
 const get_weather = tool({
@@ -42,7 +42,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   let failure = null;
   called = [];
   try {
-    const model = models[client]({ baseURL: settings.OPENAI_BASE_URL, apiKey: settings.OPENAI_API_KEY });
+    const model = models[client]({ baseURL: settings.OPENAI_BASE_URL, apiKey: settings.OPENAI_API_KEY, headers: JSON.parse(settings.HEADERS) }, settings.MODEL);
     for await (const text of texts(model, scenario)) pieces.push(text);
   } catch (error) {
     failure = { name: error?.constructor?.name, message: error?.message ?? String(error) }; // a stream's error part may be any value

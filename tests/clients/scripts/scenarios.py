@@ -8,6 +8,18 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 
+
+def model() -> str:
+    """The model that is asked for."""
+    return os.environ["MODEL"]
+
+
+def headers() -> dict[str, str]:
+    """Headers beside the client's own."""
+    found: dict[str, str] = json.loads(os.environ["HEADERS"])
+    return found
+
+
 CALLED: list[str] = []
 """The cities that the model asked for."""
 
