@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import watchfiles
 from prometheus_client.metrics_core import Metric
@@ -41,6 +41,9 @@ from gateway.store import Shared, SqlStore, StoreRefused, open_store
 from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
 from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_mock, choose, local_is_installed
 from gateway.workers import Workers
+
+if TYPE_CHECKING:
+    from gateway.agent import Program
 
 log = logging.getLogger("thinkgate")
 
@@ -141,8 +144,18 @@ class Gateway:
         return self.config, self._fault
 
     def read_prices(self) -> None:
-        """Read the public price data now, for commands; a running application does it in the background."""
+        """Read the public price data now, for commands; a running application uses `reading_prices`."""
         self._fleet.data.read(self._fleet.urls.values())
+
+    @asynccontextmanager
+    async def reading_prices(self) -> AsyncGenerator[None]:
+        """Read it in the background, now and after a reload, for as long as the context lasts."""
+        prices = self._fleet.data
+        prices.begin(self._fleet.urls.values())
+        try:
+            yield
+        finally:
+            await prices.stop()
 
     def watch(self) -> None:
         """Reload by itself when the config file changes, while the application runs."""
@@ -249,18 +262,32 @@ class Gateway:
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread, or no such signal here
             loop.add_signal_handler(signal.SIGHUP, self.reload)
         watcher = loop.create_task(self._follow(self._watch)) if self._watch else None
-        prices = self._fleet.data
-        prices.begin(self._fleet.urls.values())
-        async with self.opened(), self.workers.open() if self.workers is not None else contextlib.nullcontext():
+        async with self.opened(), self.workers.open() if self.workers is not None else contextlib.nullcontext(), self.reading_prices():
             yield {"header_timeout": self.config.server.header_timeout}
             if watcher is not None:
                 watcher.cancel()
-            await prices.stop()
 
     async def _follow(self, file: Path) -> None:
         async for changes in watchfiles.awatch(file.parent, recursive=False):
             if any(os.path.basename(path) == file.name for _, path in changes):
                 self.reload()
+
+
+class _House:
+    """A gateway that serves nobody but the program that it is in."""
+
+    def __init__(self, conf: config.Config) -> None:
+        self.config = conf
+        self._gate = Gateway(lambda: conf)
+        self.runs = self._gate.runs
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Limits in money hold from the first run on, so prices must be known before; other runs do not wait for them."""
+        if any(agent.limits.cost is not None for agent in self.config.agents.values()):
+            await asyncio.to_thread(self._gate.read_prices)
+        async with self._gate.opened(), self._gate.reading_prices():
+            yield
 
 
 class Connections:
@@ -407,6 +434,16 @@ def read_config(file: str | Path | None, env: Mapping[str, str] = os.environ) ->
 async def see_store(conf: config.Config) -> None:
     """Whether the store can be used, its schema brought up to date. StoreRefused."""
     await (await open_store(conf.store, conf.base)).aclose()
+
+
+def load(file: str | Path | None = None, env: Mapping[str, str] = os.environ) -> Program:
+    """The agents of a config, or of the embedded default, for a program: `load("thinkgate.yaml").agent("analyst").run("...")`.
+
+    Raises what `check` does. Nothing is opened before the first call; close it, or use it in a `with`.
+    """
+    from gateway.agent import Program  # a server has no use for it
+
+    return Program(_House(read_config(file, env)))
 
 
 def check(conf: config.Config) -> None:

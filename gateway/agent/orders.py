@@ -40,6 +40,7 @@ class Order:
 
     messages    as they came; new ones, or a whole history
     answers     the tool messages at its end: they continue a run that waits under their ids
+    appends     the messages are new to their session, even where they are what it began with ("hello" again)
     rich        the client wants the events too
     detached    what `on_disconnect` says, None: the agent's rule
     """
@@ -52,6 +53,7 @@ class Order:
     tenant: str = ""
     key: str | None = None
     session_id: str | None = None
+    appends: bool = False
     rich: bool = False
     background: bool = False
     metadata: Json = field(default_factory=dict)

@@ -89,6 +89,8 @@ class Runs:
         key = session_key(order.tenant, order.agent, order.session_id) if order.session_id else None
         stays = order.background or (spec.on_disconnect or ("detach" if key else "cancel")) == "detach"
         settings: Json = {"parameters": dict(order.parameters), "tools": list(order.tools), "options": order.options}
+        if order.appends:
+            settings["appends"] = True
         asked = {"messages": list(order.messages)}
         return RunRow(
             id=f"run_{secrets.token_hex(12)}",
@@ -123,9 +125,10 @@ class Runs:
         if start is not None:
             context, values, fresh = start["context"], dict(start["session"]), start["fresh"]
             if session is not None:
-                session.hear(given if len(starts) == 1 else fresh)  # an edited history forks again, a later leg only adds
+                later = len(starts) > 1  # an edited history forks again, a later leg only adds
+                session.hear(fresh if later else given, new=later or settings.get("appends", False))
         elif session is not None:
-            fresh = session.hear(given)
+            fresh = session.hear(given, new=settings.get("appends", False))
             context, values = session.context(given, parts.facts().window), session.values()
         else:
             context, values, fresh = given, {}, given

@@ -22,9 +22,12 @@ class Session:
         self._history = History.from_json(state, limit=limit)
         self._others: dict[str, Any] = dict(state.get("values") or {}) if isinstance(state, dict) else {}
 
-    def hear(self, messages: Sequence[Json]) -> list[Json]:
-        """Take in what a client sent: new messages, or a whole history that may differ. Gives those that are new."""
+    def hear(self, messages: Sequence[Json], new: bool = False) -> list[Json]:
+        """Take in what a client sent: new messages (`new`: surely), or a whole history that may differ. Gives those that are new."""
         talk = [message for message in messages if message.get("role") not in ("system", "developer")]
+        if new:
+            self._history = self._history.add(talk)
+            return talk
         taken = self._history.take(talk)
         if taken.forked_at is not None:
             self._history = self._history.fork(taken.forked_at)

@@ -44,7 +44,7 @@ async def _work(args: argparse.Namespace) -> int:
         known = ", ".join(gate.config.agents) or "none"
         raise NotFound(f'there is no agent "{args.name}"; the config has: {known}')
     screen = JsonLines() if args.json else Screen(gate.config.agents[args.name].thinking.visibility)
-    order = Order(agent=args.name, messages=[{"role": "user", "content": args.task}], session_id=args.session)
+    order = Order(agent=args.name, messages=[{"role": "user", "content": args.task}], session_id=args.session, appends=True)
     async with gate.opened():
         while True:
             live = await gate.runs.begin(order)

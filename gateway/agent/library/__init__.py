@@ -9,15 +9,18 @@ portal   how code without an event loop calls all this
 from gateway.agent.library.agents import PlanAndSolveAgent, ReActAgent, ReflectionAgent, Round, SimpleAgent, StepResult, TwoStageAgent
 from gateway.agent.library.base import PatternAgent
 from gateway.agent.library.llm import LLM
+from gateway.agent.library.program import ConfiguredAgent, Program
 from gateway.agent.library.work import Answer, ApprovalRequired, PendingCall
 
 __all__ = [
     "LLM",
     "Answer",
     "ApprovalRequired",
+    "ConfiguredAgent",
     "PatternAgent",
     "PendingCall",
     "PlanAndSolveAgent",
+    "Program",
     "ReActAgent",
     "ReflectionAgent",
     "Round",

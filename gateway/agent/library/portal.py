@@ -26,9 +26,13 @@ class Portal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
 
+    def inside(self) -> bool:
+        """Whether the caller is in the portal's own thread."""
+        return threading.current_thread() is self._thread
+
     def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of a coroutine, made and run in the portal's loop. What interrupts the caller cancels it."""
-        if threading.current_thread() is self._thread:
+        if self.inside():
             return self._beside(lambda other: other.call(make))
         future = asyncio.run_coroutine_threadsafe(_made(make), self._opened())
         try:
@@ -43,7 +47,7 @@ class Portal:
 
     def iterate(self, make: Callable[[], AsyncGenerator[T]]) -> Generator[T]:
         """The items of an async generator. Whoever stops early closes it, and waits until that is done."""
-        if threading.current_thread() is self._thread:
+        if self.inside():
             yield from self._beside(lambda other: list(other.iterate(make)))
             return
         loop, items = self._opened(), queue.SimpleQueue[Any]()
@@ -53,7 +57,7 @@ class Portal:
                 yield item
             pump.result()
         finally:
-            if pump.cancel() and threading.current_thread() is not self._thread:
+            if pump.cancel() and not self.inside():
                 while _next(items, loop) is not _END:
                     pass
 

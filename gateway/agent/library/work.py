@@ -13,6 +13,7 @@ from gateway.agent.drive import Outcome, carry_out
 from gateway.agent.endings import Paused
 from gateway.agent.events import Delta, Event
 from gateway.agent.run import Run
+from gateway.agent.tools.threads import in_thread
 from gateway.chat import Json
 from gateway.errors import GatewayError
 
@@ -74,7 +75,10 @@ class PendingCall:
 
 Verdict = bool | str | Mapping[str, Any]
 Approve = Callable[[PendingCall], Verdict | Awaitable[Verdict]]
-"""Says what becomes of a call: True, False, a text (why it is refused), or {"approved", "arguments", "reason"}; it may be async."""
+"""Says what becomes of a call: True, False, a text (why it is refused), or {"approved", "arguments", "reason"}.
+
+It may be async; a plain function is called in a thread, so that it can wait for a person.
+"""
 
 
 class ApprovalRequired(GatewayError):
@@ -96,7 +100,7 @@ class RunUnfinished(GatewayError):
 
 async def verdict(approve: Approve, call: PendingCall) -> Json:
     """What a program's callback says of a call, as the journal keeps it. TypeError for anything else."""
-    said = approve(call)
+    said = approve(call) if inspect.iscoroutinefunction(approve) else await in_thread(approve, call)
     if inspect.isawaitable(said):
         said = await said
     if isinstance(said, bool):
