@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -97,6 +98,28 @@ def test_the_configs_to_start_from_can_be_used(file: Path) -> None:
     app.check(conf)
 
     assert conf.models
+
+
+def test_the_replicas_to_start_from_fit_together() -> None:
+    """Compose, config and nginx of deploy/replicas: every service that one names the other has, and the config can be used."""
+    folder = ROOT / "deploy/replicas"
+    services = yaml.safe_load((folder / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    env = {**ENV, "THINKGATE_ADMIN_KEY": "admin-key-0123456789-0123456789", "POSTGRES_PASSWORD": "postgres-0123456789", "VALKEY_PASSWORD": "valkey-0123456789"}
+    conf = config.load(folder / "thinkgate.yaml", env)
+    app.check(conf)
+    asked = re.findall(r"server (\w+):(\d+) ", (folder / "nginx.conf").read_text(encoding="utf-8"))
+
+    assert [(name, int(port)) for name, port in asked] == [(name, conf.server.port) for name in ("one", "two")]
+    assert {urlsplit(conf.store).hostname, urlsplit(conf.shared or "").hostname} | {name for name, _ in asked} | {"nginx"} == set(services)
+    for name in ("one", "two"):
+        replica = services[name]
+        assert set(re.findall(r"\$\{(\w+)", (folder / "thinkgate.yaml").read_text(encoding="utf-8"))) == set(replica["environment"])
+        args = parser().parse_args(["serve", *replica["command"]])
+        assert args.workers == 2
+        assert (folder / replica["build"]["context"] / replica["build"]["dockerfile"]).is_file()
+        assert int(replica["stop_grace_period"].rstrip("s")) > conf.server.drain
+    mounted = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", ()) if volume.startswith("./")]
+    assert all((folder / path).is_file() for path in mounted)
 
 
 def test_the_dockerfile_copies_what_is_there() -> None:

@@ -126,11 +126,15 @@ def limit_headers(lefts: Iterable[Left]) -> Headers:
     """`x-ratelimit-*` for what is left of the limits of a key and its team."""
     headers: Headers = []
     for left in lefts:
-        kind = left.kind.encode("ascii")
-        headers.append((b"x-ratelimit-limit-" + kind, b"%d" % left.limit))
-        headers.append((b"x-ratelimit-remaining-" + kind, b"%d" % left.remaining))
-        headers.append((b"x-ratelimit-reset-" + kind, _duration(left.reset)))
+        limit, remaining, reset = _RATES[left.kind]
+        headers += ((limit, b"%d" % left.limit), (remaining, b"%d" % left.remaining), (reset, b"1m0s" if left.reset > 59 else _duration(left.reset)))
     return headers
+
+
+_RATES = {
+    kind: (b"x-ratelimit-limit-" + kind.encode(), b"x-ratelimit-remaining-" + kind.encode(), b"x-ratelimit-reset-" + kind.encode())
+    for kind in ("requests", "tokens")
+}
 
 
 def identify(record: Record, holder: Holder | None) -> None:

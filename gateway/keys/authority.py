@@ -129,7 +129,8 @@ class Holder:
     def left(self) -> list[Left]:
         """What is left of the limits by the minute: the scarcer of the key's and the team's, for requests and for tokens."""
         now = time.monotonic()
-        return scarcest([left for account in self.accounts for left in account.meter.left(now)])
+        mine = self.account.meter.left(now)
+        return mine if self.team is None else scarcest([*mine, *self.team.meter.left(now)])
 
 
 class Admission:

@@ -8,7 +8,7 @@ reserved before the answer is known and settled when it is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gateway.config import Limits
 from gateway.errors import LimitReached
@@ -129,13 +129,14 @@ class Meter:
         if share.tokens is not None:
             self._tokens.settle(share.tokens, tokens, now)
 
-    def left(self, now: float) -> Iterator[Left]:
+    def left(self, now: float) -> list[Left]:
         """What is left of each limit that is set and counts by the minute."""
-        limits = self.limits
+        limits, out = self.limits, []
         if limits.rpm is not None:
-            yield self._left("requests", limits.rpm, self._requests, now)
+            out.append(self._left("requests", limits.rpm, self._requests, now))
         if limits.tpm is not None:
-            yield self._left("tokens", limits.tpm, self._tokens, now)
+            out.append(self._left("tokens", limits.tpm, self._tokens, now))
+        return out
 
     @staticmethod
     def _left(kind: str, limit: int, window: Window, now: float) -> Left:

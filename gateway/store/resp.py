@@ -21,6 +21,7 @@ from gateway.store.faults import SharedAway
 PATIENCE = 0.2
 """seconds for a connection, and for an answer"""
 _GRACE = 0.02  # seconds in which an answer that is here already is read: a busy process is not a silent server
+_GATHER = 0.001  # seconds that what nobody waits for may wait for company
 _PORT = 6379
 _HIGH = 8 * 1024 * 1024  # bytes that may wait to be written
 
@@ -97,7 +98,12 @@ class Refused(Exception):
 
 def encode(*parts: bytes) -> bytes:
     """One command as it goes over the wire."""
-    return b"*%d\r\n%b" % (len(parts), b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts]))
+    return b"*%d\r\n%b" % (len(parts), b"".join([bulk(part) for part in parts]))
+
+
+def bulk(part: bytes) -> bytes:
+    """One part of a command as it goes over the wire."""
+    return b"$%d\r\n%b\r\n" % (len(part), part)
 
 
 class _Incomplete(Exception):
@@ -113,7 +119,8 @@ class Link(asyncio.Protocol):
         self._timeout = timeout
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
-        self._size = 0
+        self._soon = False
+        self._later: asyncio.TimerHandle | None = None
         self._buffer = bytearray()
         self._waiting: deque[tuple[Future | None, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -168,16 +175,21 @@ class Link(asyncio.Protocol):
             if answer is not None:
                 answer.set_exception(SharedAway("the connection is lost"))
             return
-        if not self._out:
+        if answer is not None and not self._soon:
+            self._soon = True
             self._loop.call_soon(self._flush)
+        elif not self._out:  # nobody waits: it may share the next packet
+            self._later = self._loop.call_later(_GATHER, self._flush)
         self._out.append(command)
-        self._size += len(command)
         self._waiting.append((answer, self._loop.time() + self._timeout))
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout, self._overdue)
 
     def _flush(self) -> None:
-        out, self._out, self._size = self._out, [], 0
+        out, self._out, self._soon = self._out, [], False
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         if self._transport is None or not out:
             return
         self._transport.write(out[0] if len(out) == 1 else b"".join(out))
@@ -231,9 +243,10 @@ class Link(asyncio.Protocol):
     def _end(self, why: str) -> None:
         self.up = False
         self._transport = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._later):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._later = None
         waiting, self._waiting = self._waiting, deque()
         for answer, _ in waiting:
             if answer is not None and not answer.done():

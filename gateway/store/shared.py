@@ -22,7 +22,7 @@ from typing import Any
 
 from gateway.chat import dumps, loads
 from gateway.store.faults import SharedAway
-from gateway.store.resp import Future, Link, Place, Refused, encode
+from gateway.store.resp import Future, Link, Place, Refused, bulk, encode
 
 log = logging.getLogger("thinkgate")
 
@@ -147,6 +147,26 @@ class Shared:
         """Run a script whose answer does not matter; nothing while the server is away."""
         if self._link is not None:
             self._link.tell(self._command(script, keys, values))
+
+    def ask_for(self, command: bytes) -> Future:
+        """`ask` with a command that `head` begins and `bulk`s end: for the hot path."""
+        link = self._link
+        if link is None or not self._ready:
+            raise SharedAway(self.fault or "it is away")
+        return link.ask(command)
+
+    def tell_of(self, command: bytes) -> None:
+        """`tell` with such a command."""
+        if self._link is not None:
+            self._link.tell(command)
+
+    def head(self, script: Script, keys: int, values: int) -> bytes:
+        """The begin of a command that runs a script on so many keys and values."""
+        return b"*%d\r\n%b%b%b" % (3 + keys + values, bulk(b"EVALSHA"), bulk(script.sha), bulk(b"%d" % keys))
+
+    def key(self, name: bytes) -> bytes:
+        """A key as it stands in a command."""
+        return bulk(self._prefix + name)
 
     async def get(self, *keys: bytes) -> list[bytes | None]:
         """The values under these keys. SharedAway."""

@@ -17,12 +17,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.store.faults import SharedAway
-from gateway.store.resp import Refused
+from gateway.store.resp import Refused, bulk
 from gateway.store.shared import Script, Shared, age, microseconds
 
 LEASE = 15.0
 
 _NONE = b"-1"
+_NO_BUDGET = bulk(_NONE) + bulk(b"0") + bulk(b"0")
+_NO_CHARGE = bulk(b"0") + bulk(b"0")
+_MANY = 10_000  # accounts and limits whose words are kept
 
 _FORGET = """
 local function forget(key, floor)
@@ -239,16 +242,21 @@ class SharedLimits:
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
+        self._lease = bulk(microseconds(LEASE))
+        self._admits = [shared.head(_ADMIT, count, 3 + 6 * count) for count in range(3)]
+        self._settles = [shared.head(_SETTLE, count, 2 + 3 * count) for count in range(3)]
+        self._keys: dict[str, bytes] = {}
+        self._limits: dict[tuple[int | None, ...], bytes] = {}
         shared.know(_ADMIT, _SETTLE, _ADOPT)
 
     async def admit(self, id: bytes, tokens: int, terms: Sequence[Terms]) -> Verdict:
         """One request of so many tokens, if every account lets it in; a refusal takes nothing. SharedAway."""
-        values = [id, microseconds(LEASE), b"%d" % tokens]
+        parts = [self._admits[len(terms)], *[self._key(account.account) for account in terms], bulk(id), self._lease, bulk(b"%d" % tokens)]
         for account in terms:
-            values += (_whole(account.rpm), _whole(account.tpm), _whole(account.places))
-            values += (_NONE, b"0", b"0") if account.budget is None else (_real(account.budget), _real(account.spent), b"%d" % int(account.begin))
+            parts.append(self._limited(account.rpm, account.tpm, account.places))
+            parts.append(_NO_BUDGET if account.budget is None else _budget(account.budget, account.spent, account.begin))
         try:
-            answer: bytes = await self.shared.ask(_ADMIT, tuple([_key(account.account) for account in terms]), tuple(values))
+            answer: bytes = await self.shared.ask_for(b"".join(parts))
         except Refused as error:
             raise SharedAway(f"it refuses the limits' script: {str(error)[:100]}") from None
         words = answer.split()
@@ -259,10 +267,28 @@ class SharedLimits:
 
     def settle(self, id: bytes, tokens: int, parts: Sequence[tuple[str, int | None, float, float]]) -> None:
         """The request is over. `parts`: account, tokens reserved there, USD to charge, and the begin of their period."""
-        values = [id, b"%d" % tokens]
+        told = [self._settles[len(parts)], *[self._key(account) for account, *_ in parts], bulk(id), bulk(b"%d" % tokens)]
         for _, reserved, usd, begin in parts:
-            values += (_whole(reserved), _real(usd) if usd else b"0", b"%d" % int(begin))
-        self.shared.tell(_SETTLE, tuple([_key(account) for account, *_ in parts]), tuple(values))
+            told.append(bulk(_whole(reserved)))
+            told.append(bulk(_real(usd)) + bulk(b"%d" % int(begin)) if usd else _NO_CHARGE)
+        self.shared.tell_of(b"".join(told))
+
+    def _key(self, account: str) -> bytes:
+        known = self._keys.get(account)
+        if known is None:
+            if len(self._keys) > _MANY:
+                self._keys.clear()
+            known = self._keys[account] = self.shared.key(_key(account))
+        return known
+
+    def _limited(self, *limits: int | None) -> bytes:
+        """rpm, tpm and places at a time as they stand in a command."""
+        known = self._limits.get(limits)
+        if known is None:
+            if len(self._limits) > _MANY:
+                self._limits.clear()
+            known = self._limits[limits] = b"".join([bulk(_whole(limit)) for limit in limits])
+        return known
 
     def adopt(self, account: str, parts: Sequence[Part]) -> None:
         """Tell what an account used here in the last minute and has running; what is known already is not counted again."""
@@ -271,6 +297,10 @@ class SharedLimits:
             for part in parts[start : start + 500]:
                 values += (part.id, age(part.at), _whole(part.reserved), _whole(part.tokens), b"%d" % part.counts, b"%d" % part.runs)
             self.shared.tell(_ADOPT, (_key(account),), tuple(values))
+
+
+def _budget(usd: float, spent: float, begin: float) -> bytes:
+    return bulk(_real(usd)) + bulk(_real(spent)) + bulk(b"%d" % int(begin))
 
 
 def _key(account: str) -> bytes:
