@@ -469,6 +469,12 @@ def test_healing_twice_changes_nothing(events: list[Json]) -> None:
     assert [one.data for one in again] == [one.data for one in once]
 
 
+def test_a_call_without_a_name_takes_no_place() -> None:
+    once, _ = run_stream([chunk({"tool_calls": [{}, {"function": {"name": "f", "arguments": "{}"}}]}, "tool_calls")], include_usage=False)
+    indexes = [call["index"] for one in once for choice in one.json()["choices"] for call in choice["delta"].get("tool_calls") or ()]
+    assert set(indexes) == {0}
+
+
 @given(
     st.lists(st.binary(max_size=20) | st.sampled_from([b"[1,2]", b'{"choices":3}', b'{"choices":{}}', b'{"choices":[3]}', b'{"usage":1}', b"{}"]), max_size=5)
 )

@@ -116,6 +116,8 @@ class ToolCalls:
             call.parts.append(text)
         if call.name:
             return _continuation(delta, call, kind, part, field, text)
+        if name:
+            call.index = sum(1 for other in self.calls if other.name)  # those that never get a name are never sent: they take no place
         return _first(delta, call, kind, part, field, name)
 
     def _find(self, ident: str | None, index: int | None, name: str, brings: bool, position: int | None) -> Call | None:
