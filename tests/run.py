@@ -13,7 +13,8 @@ def main() -> int:
     env = {name: value for name, value in os.environ.items() if not DROPPED.search(name)}
     env |= {"THINKGATE_TESTS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     folder = Path(__file__).resolve().parent.parent
-    return subprocess.run([sys.executable, "-m", "pytest", *sys.argv[1:]], cwd=folder, env=env, check=False).returncode
+    spread = [] if sys.argv[1:] else ["-n", str(max(2, os.cpu_count() or 2)), "--dist", "loadfile"]  # a file's fixtures are made once
+    return subprocess.run([sys.executable, "-m", "pytest", *spread, *sys.argv[1:]], cwd=folder, env=env, check=False).returncode
 
 
 if __name__ == "__main__":
