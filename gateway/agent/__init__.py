@@ -141,9 +141,10 @@ __all__ = [
     "tool",
 ]
 
+if not TYPE_CHECKING:  # a type checker knows the names from above, and shall complain about others
 
-def __getattr__(name: str) -> Any:
-    for module, names in _LIBRARY.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        for module, names in _LIBRARY.items():
+            if name in names:
+                return getattr(import_module(module), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

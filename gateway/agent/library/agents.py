@@ -106,11 +106,12 @@ class ReActAgent(PatternAgent):
 
     def _remember(self, work: Work) -> list[Message]:
         thoughts = {event.step: str(event.data["thought"]) for event in work.rounds("thought") if "#" not in event.key}
-        started = {event.key: event for event in work.rounds("tool.started")}
+        started, trace = {event.key: event for event in work.rounds("tool.started")}, []
         for event in work.rounds("tool.finished"):
             given = started[event.key].data["arguments"] if event.key in started else ""
             action = f"{event.data['name']}[{given if isinstance(given, str) else dumps(given).decode()}]"
-            self._trace.append(Round(thoughts.get(event.step, ""), action, str(event.data["output"])))
+            trace.append(Round(thoughts.get(event.step, ""), action, str(event.data["output"])))
+        self._trace = trace
         return super()._remember(work)
 
 
@@ -215,7 +216,8 @@ class PlanAndSolveAgent(PatternAgent):
         return int(options.pop("max_tool_iterations", 3))
 
     def _forget(self) -> None:
-        self._results, self.session = [], {}
+        self._results = []
+        self.session = {name: value for name, value in self.session.items() if name not in ("plan", "todo_write")}  # each run has a plan of its own
 
     def _system(self) -> str:
         return ""
@@ -225,7 +227,7 @@ class PlanAndSolveAgent(PatternAgent):
 
     def _remember(self, work: Work) -> list[Message]:
         done = [event.data for event in work.rounds("phase.finished") if event.data.get("phase") == "execute" and "result" in event.data]
-        self._results += [StepResult(data["task"], data["result"]) for data in done]
+        self._results = [StepResult(data["task"], data["result"]) for data in done]
         plan = _said(work)[:1]
         return [*plan, *(Message(result, "assistant") for _, result in self._results)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import threading
 from collections import deque
@@ -21,10 +22,20 @@ class Portal:
     """The thread begins with the first call and ends with `close`; a later call begins another one."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._thread = self._loop = self._stop = None
+        self._process = os.getpid()
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether this is a fork of the process in which the thread runs."""
+        return self._process != os.getpid()
 
     def inside(self) -> bool:
         """Whether the caller is in the portal's own thread."""
@@ -91,6 +102,8 @@ class Portal:
 
     def close(self) -> None:
         """End the thread: what runs is cancelled, async generators are closed. Nothing to do where there is none."""
+        if self.elsewhere:
+            return
         with self._lock:
             thread, loop, stop = self._thread, self._loop, self._stop
             self._thread = self._loop = self._stop = None
@@ -101,6 +114,8 @@ class Portal:
             thread.join()
 
     def _opened(self) -> asyncio.AbstractEventLoop:
+        if self.elsewhere:  # a fork has one thread, the one that forked
+            self._begin()
         with self._lock:
             if self._loop is None:
                 ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()

@@ -281,6 +281,8 @@ class _House:
         """The way into its loop. RuntimeError when it is closed."""
         if self._closed:
             raise RuntimeError("the program is closed; load the config again")
+        if self._portal.elsewhere:
+            raise RuntimeError("the process was forked after the first call; load the config in the new process")
         return self._portal
 
     async def open(self) -> Runs:
@@ -306,6 +308,6 @@ class _House:
         elif not self._closed:
             self._closed = True
             _HOUSES.discard(self)
-            if self._stack is not None:
+            if self._stack is not None and not self._portal.elsewhere:
                 self._portal.call(self._stack.aclose)
             self._portal.close()
