@@ -81,7 +81,7 @@ class Presence:
         if cycle is not None:
             if cycle.disconnected:
                 raise ClientGone("the client closed the connection")
-            self._inside = asyncio.current_task()
+            self._inside = cycle.task
             cycle.on_leave = self._leave
         return self
 

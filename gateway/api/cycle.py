@@ -31,8 +31,8 @@ class Cycle:
     """
 
     __slots__ = (
-        "_chunked", "_ended", "_expected", "_flow", "_fresh", "_head_only", "_more", "_parts", "_scope", "_server", "_size", "_started", "_task", "_transport",
-        "_waiter", "disconnected", "keep_alive", "on_leave", "response_complete",
+        "_chunked", "_ended", "_expected", "_flow", "_fresh", "_head_only", "_held", "_loop", "_more", "_parts", "_scope", "_server", "_size", "_started",
+        "_transport", "_waiter", "disconnected", "keep_alive", "on_leave", "response_complete", "task",
     )  # fmt: skip
 
     def __init__(self, scope: Scope, transport: asyncio.Transport, flow: FlowControl, server: ServerState, keep_alive: bool, ended: Callable[[], None]) -> None:
@@ -52,12 +52,14 @@ class Cycle:
         self._waiter: asyncio.Future[None] | None = None
         self._started = self._chunked = False
         self._expected = 0
-        self._task: asyncio.Task[None] | None = None
+        self._held = b""
+        self.task: asyncio.Task[None] | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop, app: ASGIApp) -> None:
         """Let the application answer, in a task that the server waits for when it ends."""
+        self._loop = loop
         self._scope["cycle"] = self
-        self._task = task = loop.create_task(self._run(app))
+        self.task = task = loop.create_task(self._run(app))
         self._server.tasks.add(task)
 
     # What arrives
@@ -99,18 +101,25 @@ class Cycle:
             log.error("no answer to %s", self._scope["path"], exc_info=error)
             await self._break_off()
         finally:
-            self._server.tasks.discard(self._task)
-            self._task = self.on_leave = None
+            self._server.tasks.discard(self.task)
+            self.task = self.on_leave = None
             del self._scope["cycle"]  # else only the garbage collector could free them both
             self._scope = _OVER  # the connection keeps its last cycle, and need not keep the request
 
     async def _break_off(self) -> None:
         if self._started:
+            self._let_go()
             self._transport.close()
             return
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(_BROKEN)), (b"connection", b"close")]
         await self.send({"type": "http.response.start", "status": 500, "headers": headers})
         await self.send({"type": "http.response.body", "body": _BROKEN})
+
+    def _let_go(self) -> None:
+        """Send the head although no body has come with it."""
+        held, self._held = self._held, b""
+        if held and not self.disconnected:
+            self._transport.write(held)
 
     async def receive(self) -> Message:
         if not (self._parts or self._fresh):
@@ -139,7 +148,8 @@ class Cycle:
             return
         if message["type"] == "http.response.start" and not self._started:
             self._started = True
-            self._transport.write(self._head(message["status"], message.get("headers", ())))
+            self._held = self._head(message["status"], message.get("headers", ()))
+            self._loop.call_soon(self._let_go)  # what is not sent by then waits for nothing
         elif message["type"] == "http.response.body" and self._started and not self.response_complete:
             self._send_body(message.get("body", b""), message.get("more_body", False))
         else:
@@ -185,8 +195,9 @@ class Cycle:
             self._expected -= len(body)
             if self._expected < 0:
                 raise RuntimeError("the answer is longer than its content-length")
-        if data:
-            self._transport.write(data)
+        if data or self._held:
+            self._transport.write(self._held + data)  # one system call for both
+            self._held = b""
         if not more:
             if self._expected:
                 raise RuntimeError("the answer is shorter than its content-length")

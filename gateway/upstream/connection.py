@@ -40,12 +40,13 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_aborted", "_buffered", "_busy", "_deadline", "_error", "_head_only", "_interim", "_keep", "_loop", "_lost", "_parser", "_parts", "_paused",
-        "_place", "_timer", "_timer_at", "_transport", "_unframed", "_waiter", "done", "head_done", "headers", "idle_since", "received", "reused", "status",
+        "_aborted", "_buffered", "_busy", "_deadline", "_error", "_head_only", "_interim", "_keep", "_lost", "_parser", "_parts", "_paused",
+        "_place", "_timer", "_timer_at", "_transport", "_unframed", "_waiter", "done", "head_done", "headers", "idle_since", "loop", "received", "reused",
+        "status",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, place: str, lost: Callable[[Connection], None]) -> None:
-        self._loop = loop
+        self.loop = loop
         self._place = place
         self._lost = lost
         self._transport: asyncio.Transport | None = None
@@ -102,7 +103,7 @@ class Connection(asyncio.Protocol):
 
     async def next(self, deadline: float) -> bytes | None:
         """The bytes of the body that are there, None at its end; else TransportError."""
-        if not self.done and self._loop.time() >= deadline:
+        if not self.done and self.loop.time() >= deadline:
             self._fail("timeout", "sent no end of its answer in time")  # a drip must not outlive its deadline
             raise self._failure()
         while not self._parts:
@@ -162,21 +163,21 @@ class Connection(asyncio.Protocol):
         self._deadline = deadline
         if deadline < self._timer_at:
             self._arm(deadline)
-        self._waiter = waiter = self._loop.create_future()
+        self._waiter = waiter = self.loop.create_future()
         return waiter
 
     def _arm(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = when
-        self._timer = self._loop.call_at(when, self._on_timer)
+        self._timer = self.loop.call_at(when, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer, self._timer_at = None, NEVER
         waiter = self._waiter
         if waiter is None or waiter.done() or self._deadline == NEVER:
             return
-        if self._loop.time() + _TICK < self._deadline:
+        if self.loop.time() + _TICK < self._deadline:
             self._arm(self._deadline)
         else:
             self._fail("timeout", "sent no end of its answer in time" if self.head_done else "sent no answer in time")

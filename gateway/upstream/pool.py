@@ -126,11 +126,10 @@ class Pool:
         if self._closed or len(origin.idle) >= self._keep:
             connection.abort()
             return
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
+        connection.idle_since = connection.loop.time()
         origin.idle.append(connection)
         if self._sweeper is None:
-            self._sweeper = loop.call_later(self._idle, self._sweep)
+            self._sweeper = connection.loop.call_later(self._idle, self._sweep)
 
     def _lost(self, connection: Connection) -> None:
         origin = self._open.pop(connection, None)

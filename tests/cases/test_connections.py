@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from asking import Bare
 from running import CHAT, STREAM, Running, serving, serving_app, yaml
+from upstream_double import HANG, Script, Upstream
 
 from gateway import config
 from gateway.app import Gateway
@@ -56,3 +57,15 @@ async def test_a_silent_connection_is_closed_after_its_time_and_not_before_the_a
         await client.close()
 
     assert slow.status_code == 200
+
+
+async def test_an_answer_whose_body_is_slow_shows_its_head_at_once(a: Upstream) -> None:
+    a.call(lambda seen: Script([HANG], headers={"content-type": "text/plain"}))
+
+    async with serving(yaml({"a": a.url}, server="files: a")) as running:
+        client = await Bare.connect(running.url)
+        client.writer.write(b"GET /v1/files/f1/content HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        status, headers = await client.head()
+        client.reset()
+
+    assert (status, headers["content-type"]) == (200, "text/plain")
