@@ -72,7 +72,7 @@ class Attractions(Tool):
     aliases: ClassVar[tuple[str, ...]] = ("get_attraction", "get_attractions")
     annotations: ClassVar[Json] = {"readOnlyHint": True, "openWorldHint": True}
 
-    def __init__(self, search: WebSearch | None) -> None:
+    def __init__(self, search: WebSearch | None = None) -> None:
         self._search = search
 
     def get_parameters(self) -> list[ToolParameter]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ class WebSearch(Tool):
         backend: str | None = None,
         path: Path | str | None = None,
         *,
-        env: Mapping[str, str],
+        env: Mapping[str, str] = os.environ,
         client: GuardedClient | None = None,
         tavily_url: str = TAVILY,
         serpapi_url: str = SERPAPI,

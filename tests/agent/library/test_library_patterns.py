@@ -9,6 +9,7 @@ from scripted import Scripted, calls
 
 from gateway.agent import Calculator, Event, PendingCall, PlanAndSolveAgent, ReActAgent, ReflectionAgent, Registry, Tool, ToolParameter, TwoStageAgent
 from gateway.agent.message import Agent
+from gateway.agent.tools.tool import Context
 from gateway.errors import GatewayError, UpstreamError
 
 LOOK = "Thought: I look it up.\nAction: lookup[Rome]"
@@ -377,6 +378,31 @@ def test_the_prompts_of_both_parts_can_be_replaced(names: tuple[str, str]) -> No
     with made:
         made.run("q")
     assert [body["messages"][-1]["content"] for body in model.asked] == ["Plan q", "Do look of 1. look after none"]
+
+
+def test_runs_of_patterns_that_say_everything_themselves_begin_anew() -> None:
+    """H33, H36: the history is kept, and not sent."""
+    for made, model in (reflecting("old draft", "new draft", max_reflections=0), planning('["a"]', "old result", '["b"]', "new result")):
+        with made:
+            made.run("the old task")
+            made.run("another task")
+        assert len(made.get_history()) in (4, 6)
+        assert "old " not in str([body["messages"] for body in model.asked[len(model.asked) // 2 :]])
+
+
+def test_what_tools_keep_outlives_a_plan() -> None:
+    """T19, P26: each run has a plan of its own, the tools' values stay."""
+
+    def count(*, context: Context) -> str:
+        """Counts."""
+        context.session["count"] = context.session.get("count", 0) + 1
+        return str(context.session["count"])
+
+    made, model = planning(*(turn for _ in range(2) for turn in ('["count"]', calls(("count", {})), "counted")), tools=[count])
+    with made:
+        made.run("q")
+        made.run("q")
+    assert [body["messages"][-1]["content"] for body in model.asked[2::3]] == ["1", "2"]
 
 
 # ---- Two-stage ----

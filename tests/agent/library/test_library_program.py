@@ -220,6 +220,13 @@ async def test_a_stream_that_is_left_ends_its_run(file: Path, far: Upstream) -> 
         await until(lambda: bool(far.disconnected))
 
 
+def test_a_stream_gives_the_best_answer_of_a_run_that_could_not_end(program: Any, far: Upstream) -> None:
+    says(far, *[[("calculator", f'{{"expression": "{n}+1"}}')] for n in range(3)])
+    far.reply({"error": {"message": "no, not today"}}, status=401)
+    pieces = list(program.agent("calc").stream("count"))
+    assert "3" in "".join(pieces)
+
+
 async def test_one_run_of_a_session_at_a_time(file: Path, far: Upstream) -> None:
     far.stream(role(), delta("a"), 0.5, delta("b"), repeat=1).stream()
     async with app.load(file) as program:
