@@ -141,11 +141,15 @@ class Run:
         self._known = {(event.type, event.key): event for event in known}
         self._counts: dict[str, int] = {}
         self._lock = asyncio.Lock()
+        self._later: list[Event] = []
 
     # ---- events ----
 
-    async def emit(self, type: str, data: Json, *, key: str | None = None, state: Json | None = None, durable: bool = False) -> Event:
-        """Journal an event and tell it, unless the journal has it already. Gives the journal's."""
+    async def emit(self, type: str, data: Json, *, key: str | None = None, state: Json | None = None, durable: bool = False, later: bool = False) -> Event:
+        """Journal an event and tell it, unless the journal has it already. Gives the journal's.
+
+        later  in one piece with the next event, which follows at once
+        """
         root = self.root
         key = self.place(key if key is not None else str(self._next(type)))
         known = root._known.get((type, key))
@@ -153,6 +157,9 @@ class Run:
             return known
         inner, parent = (None, None) if self.parent is None else (self.id, self.parent.id)
         event = Event(root.id, 0, type, self.step, data, key, state, time.time(), self.agent.name, inner, parent)
+        if later:
+            root._later.append(event)
+            return event
         return await unbroken(root._keep(event, durable))
 
     async def _keep(self, event: Event, durable: bool = False) -> Event:
@@ -161,12 +168,14 @@ class Run:
             known = self._known.get((event.type, event.key))
             if known is not None:
                 return known
-            event = replace(event, seq=self._seq + 1)
-            await self.log.append([event], durable=durable)
-            self._seq = event.seq
-            self._known[event.type, event.key] = event
-        self.log.show(event)
-        return event
+            waiting, self._later = self._later, []
+            events = [replace(one, seq=self._seq + number) for number, one in enumerate((*waiting, event), start=1)]
+            await self.log.append(events, durable=durable)
+            self._seq = events[-1].seq
+            self._known |= {(one.type, one.key): one for one in events}
+        for one in events:
+            self.log.show(one)
+        return events[-1]
 
     def _next(self, what: str) -> int:
         """A number that tells things of one sort apart, the same each time the run is gone through."""
@@ -339,7 +348,7 @@ class Run:
                     continue
                 await self._tell_attempts(record, f"{key}.{tries}", f"{key}.failed", error, "".join(shown))
                 self._cut(error, "".join(shown))
-            await self._tell_attempts(record, f"{key}.{tries}")
+            await self._tell_attempts(record, f"{key}.{tries}", later=True)
             return turn
         raise AssertionError("unreachable")
 
@@ -350,8 +359,10 @@ class Run:
         self.output = shown
         raise Stopped("outage", error.message, error) from error
 
-    async def _tell_attempts(self, record: Record, key: str, last: str = "", error: GatewayError | None = None, shown: str = "") -> None:
-        """Journal what each attempt came to; with an `error` the last one, as `last`, says that the turn failed."""
+    async def _tell_attempts(
+        self, record: Record, key: str, last: str = "", error: GatewayError | None = None, shown: str = "", *, later: bool = False
+    ) -> None:
+        """Journal what each attempt came to; with an `error` the last one, as `last`, says that the turn failed. `later`: with the turn itself."""
         tried = failures(record.attempts)
         self.root.attempts += tried
         if error is not None and not tried:
@@ -359,12 +370,15 @@ class Run:
         for number, attempt in enumerate(tried):
             if number:
                 await self.emit(
-                    "fallback", {"from": tried[number - 1]["provider"], "to": attempt["provider"], "class": tried[number - 1]["class"]}, key=f"{key}.{number}"
+                    "fallback",
+                    {"from": tried[number - 1]["provider"], "to": attempt["provider"], "class": tried[number - 1]["class"]},
+                    key=f"{key}.{number}",
+                    later=later,
                 )
             if error is not None and number == len(tried) - 1:
                 await self.emit("attempt", attempt, key=last, state={**keep(error), "shown": shown})
             else:
-                await self.emit("attempt", attempt, key=f"{key}.{number}")
+                await self.emit("attempt", attempt, key=f"{key}.{number}", later=later)
 
     def _learn(self, messages: Sequence[Json], tools: Sequence[Json], turn: Turn) -> None:
         """How this model counts tokens."""
