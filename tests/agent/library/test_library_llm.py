@@ -80,6 +80,13 @@ def test_a_key_is_in_no_text_of_it() -> None:
     assert "env-key" not in repr(LLM(env=ENV)) + str(vars(LLM(env=ENV)))
 
 
+def test_a_key_that_a_provider_repeats_is_in_no_error(far: Upstream) -> None:
+    far.reply({"error": {"message": "wrong key key-0123456789, sorry"}}, status=401)
+    with llm(far) as made, pytest.raises(ChainExhausted, match="wrong key") as caught:
+        made.think(ASKED)
+    assert "key-0123456789" not in str(caught.value) + str(caught.value.attempts)
+
+
 def test_think_streams_inside_and_joins_the_text(far: Upstream) -> None:
     """H2: chunks without choices and null content are skipped."""
     far.stream(role(), usage(), chunk({"content": None}), delta("Hel"), chunk({}), delta("lo"), finish(), usage(), DONE)
@@ -221,6 +228,7 @@ def test_one_loop_after_the_other(far: Upstream) -> None:
     for _ in range(2):
         assert asyncio.run(made.athink(ASKED)) == "Hello"
     assert far.connections == 2
+    assert len(made._lines) == 1
     made.close()
 
 

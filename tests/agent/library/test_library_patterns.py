@@ -6,8 +6,22 @@ from typing import Any
 
 import pytest
 from scripted import Scripted, calls
+from upstream_double import Upstream, answer
 
-from gateway.agent import Calculator, Event, PendingCall, PlanAndSolveAgent, ReActAgent, ReflectionAgent, Registry, Tool, ToolParameter, TwoStageAgent
+from gateway.agent import (
+    LLM,
+    Calculator,
+    Event,
+    PendingCall,
+    PlanAndSolveAgent,
+    ReActAgent,
+    ReflectionAgent,
+    Registry,
+    SequentialThinking,
+    Tool,
+    ToolParameter,
+    TwoStageAgent,
+)
 from gateway.agent.message import Agent
 from gateway.agent.tools.tool import Context
 from gateway.errors import GatewayError, UpstreamError
@@ -95,6 +109,14 @@ def test_two_rounds_make_a_trace_of_one() -> None:
     trace.clear()
     assert len(made.get_trace()) == 1
     assert [(m["role"], m["content"]) for m in model.asked[1]["messages"][-2:]] == [("assistant", LOOK), ("user", "Observation: Rome: 21")]
+
+
+def test_the_thought_of_a_round_is_the_models_own_not_the_thinking_tools() -> None:
+    """H26"""
+    made, _ = reacting('Thought: I think first.\nAction: sequential_thinking[{"thought": "deep"}]', FINISH, tools=(SequentialThinking(),))
+    with made:
+        made.run("q")
+    assert [one.thought for one in made.get_trace()] == ["I think first."]
 
 
 def test_the_trace_is_of_the_latest_run() -> None:
@@ -244,6 +266,17 @@ def test_an_early_end_keeps_the_review() -> None:
     with made:
         made.run("Write")
     assert [text for _, text in said(made)] == ["Write", "one", GOOD]
+
+
+def test_drafts_may_use_tools_and_the_history_has_the_drafts_alone() -> None:
+    """H33"""
+    made, model = reflecting(
+        calls(("lookup", {"city": "Rome"}), text="Let me see."), "one", "short", "two", max_reflections=1, tool_registry=Registry([lookup])
+    )
+    with made:
+        assert made.run("Write") == "two"
+    assert [text for _, text in said(made)] == ["Write", "one", "short", "two"]
+    assert ["tools" in body for body in model.asked] == [True, True, False, True]
 
 
 def test_the_first_draft_must_come_the_rest_need_not() -> None:
@@ -472,6 +505,28 @@ def test_a_failing_phase_is_named() -> None:
         made.run("q")
 
 
+def test_a_model_that_thinks_by_itself_needs_no_first_phase(far: Upstream) -> None:
+    """P22: `auto` leaves it out, `always` does not."""
+    far.stream(*answer("It is 21."), repeat=9)
+    for thinking, asked in (("auto", 1), ("always", 2)):
+        far.requests.clear()
+        with LLM("deepseek-reasoner", "key-0123456789", f"{far.url}/v1", adapter="deepseek", env={}) as llm:
+            assert TwoStageAgent("t", llm, tool_registry=Registry([lookup]), thinking=thinking).run("q") == "It is 21."
+        assert len(far.requests) == asked
+
+
+def test_a_run_that_was_held_up_counts_nothing_twice() -> None:
+    """T24, P20: after the answer it is gone through again; thoughts of before are there once."""
+    thought = {"thought": "t", "next_thought_needed": True, "thought_number": 1, "total_thoughts": 3}
+    turns = (calls(("sequential_thinking", thought)), calls(("calculator", {"expression": "2+3"})), calls(("sequential_thinking", thought)), "done")
+    model = Scripted(*turns)
+    tools = Registry([SequentialThinking(), Calculator()])
+    with TwoStageAgent("t", model, tool_registry=tools, thinking="never", approve_tools=["calculator"], approve=lambda call: True) as made:
+        assert made.run("q") == "done"
+    assert '"thought_history_length":2' in model.asked[-1]["messages"][-1]["content"].replace(" ", "")
+    assert len(model.asked) == 4
+
+
 def test_the_thoughts_are_told_as_far_as_they_may_be_seen() -> None:
     """P19"""
     for visibility, seen in (("hidden", False), ("full", True)):
@@ -496,7 +551,7 @@ def test_tools_may_stay_in_the_request_while_it_thinks() -> None:
 
 
 async def test_all_patterns_run_in_the_callers_loop_and_tell_events() -> None:
-    for made, answer in (
+    for made, wanted in (
         (reacting(LOOK, FINISH)[0], "It is 21."),
         (reflecting("one", "short", "two", max_reflections=1)[0], "two"),
         (planning('["look"]', "told")[0], "told"),
@@ -505,7 +560,7 @@ async def test_all_patterns_run_in_the_callers_loop_and_tell_events() -> None:
         async with made:
             last = [item async for item in made.events("q")][-1]
         assert isinstance(last, Event)
-        assert (last.type, last.data["output"]) == ("run.finished", answer)
+        assert (last.type, last.data["output"]) == ("run.finished", wanted)
 
 
 def test_a_calculator_is_a_tool_like_any_other() -> None:
