@@ -237,11 +237,14 @@ class Gateway:
         return out
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[None]:
-        """Store, shared state and runs, for as long as something is served: to clients, to a command, to a program."""
+    async def opened(self, *, work: bool = True) -> AsyncGenerator[None]:
+        """Store, shared state and runs, for as long as something is served: to clients, to a command, to a program.
+
+        work  take runs that wait for somebody who has time; else only those begun here are run
+        """
         self.servers.pins = store = await open_store(self.config.store, self.config.base) if self.workers is None else await patiently(self.config)
         await self.ledger.open(store)
-        await self.runs.open(store)
+        await self.runs.open(store, work=work)
         if self.shared is not None:
             await self.shared.open()
         try:

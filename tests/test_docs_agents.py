@@ -224,7 +224,7 @@ async def test_every_line_of_curl_does_what_it_says() -> None:
 
 
 async def test_the_readmes_program_prints_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = blocks(README, "python")
+    (program,) = [block for block in blocks(README, "python") if "client." in block]
     conf = DEMO.replace("  two_stage:", "  analyst:")
     async with serving(conf) as running:
         client = OpenAI(base_url=running.url, api_key="none")

@@ -325,10 +325,12 @@ class Runs:
             raise NotFound(f'there is no agent "{agent}"; GET /v1/models lists them', code="model_not_found", param="model")
         return parts
 
-    async def open(self, store: Store) -> None:
-        """Take over a store: its unfinished runs are gone on with, here or by whoever shares it."""
+    async def open(self, store: Store, *, work: bool = True) -> None:
+        """Take over a store: its unfinished runs are gone on with, here or by whoever shares it. Without `work` not here."""
         self.journal = Journal(store)
         await self.journal.open()
+        if not work:
+            return
         self._work = Work(store, self.journal, self.resume)
         self._work.keep(self._retention)
         await self._work.open()

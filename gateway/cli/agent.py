@@ -45,7 +45,7 @@ async def _work(args: argparse.Namespace) -> int:
         raise NotFound(f'there is no agent "{args.name}"; the config has: {known}')
     screen = JsonLines() if args.json else Screen(gate.config.agents[args.name].thinking.visibility)
     order = Order(agent=args.name, messages=[{"role": "user", "content": args.task}], session_id=args.session, appends=True)
-    async with gate.opened():
+    async with gate.opened(work=False):
         while True:
             live = await gate.runs.begin(order)
             try:

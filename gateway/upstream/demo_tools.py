@@ -113,7 +113,9 @@ def choose(tools: Sequence[Tool], prompt: str, system: str, called: Sequence[Cal
     if not planned and wants_thought(f"{system}\n{prompt}") and (step := _thought(tools, prompt, called) or _todo(tools, prompt, called, done=False)):
         return [step]
     plain = [tool for tool in tools if not tool.thinks and not tool.plans]
-    calls = [call for call in _matching(plain, prompt) if call not in called]
+    wanted, made = _matching(plain, prompt), [call.name for call in called]
+    names = [call.name for call in wanted]  # a person may have changed a call's arguments: as many as were wanted are enough
+    calls = [call for call in wanted if call not in called and made.count(call.name) < names.count(call.name)]
     if calls:
         return calls[: MOST_CALLS if parallel else 1]
     if any(call.name == tool.name for tool in tools if tool.plans for call in called) and (step := _todo(tools, prompt, called, done=True)):

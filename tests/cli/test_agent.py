@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.agent import Order
+from gateway.app import Gateway, read_config
 from gateway.cli import main
 
 CONFIG = """
@@ -156,6 +159,24 @@ def test_a_session_goes_on_where_it_was(here: Path, capsys: pytest.CaptureFixtur
     alone = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert used[0] > next(event["data"]["usage"]["prompt_tokens"] for event in alone if event["type"] == "usage") + 50
     assert events[-1]["session_id"] == "s1"
+
+
+def test_runs_that_wait_for_a_server_are_left_to_one(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def queued() -> str:
+        gate = Gateway(lambda: read_config("gate.yaml"))
+        async with gate.opened(work=False):
+            live = await gate.runs.begin(Order(agent="calc", messages=[{"role": "user", "content": "Later."}], background=True))
+            return live.id
+
+    async def status(run: str) -> str:
+        gate = Gateway(lambda: read_config("gate.yaml"))
+        async with gate.opened(work=False):
+            return (await gate.runs.row(run, "")).status
+
+    waits = asyncio.run(queued())
+    assert run("calc", "What is 17 * 23?") == 0
+    assert "391" in capsys.readouterr().out
+    assert asyncio.run(status(waits)) == "queued"
 
 
 def test_exit_codes_tell_how_it_ended(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
