@@ -141,7 +141,7 @@ class EventStream:
             if not self.started:
                 raise
             self.failed = error
-            await self._end(bytes(pending) + failure(self._request.dialect, error))
+            await self._end(bytes(pending) + failure(self._request.dialect, error, begun=visit.written > 0))
         else:
             await self._end(bytes(pending) + (b"" if self._named else sse.DONE))
         finally:
@@ -149,7 +149,7 @@ class EventStream:
 
     async def abort(self, error: GatewayError) -> None:
         """End the stream, which has started, with an error from outside (the server shuts down)."""
-        await self._end(failure(self._request.dialect, error))
+        await self._end(failure(self._request.dialect, error, begun=self._visit.written > 0))
 
     async def _write(self, data: bytes) -> None:
         self._pulse.touch()
@@ -173,6 +173,9 @@ class EventStream:
 
     async def _beat(self) -> None:
         await self._write(sse.event(b'{"type":"ping"}', "ping") if self._request.dialect == "messages" else sse.COMMENT)
+
+
+_BEGINNINGS = ("response.created", "response.in_progress")
 
 
 class Pulse:
@@ -218,11 +221,12 @@ async def _nothing() -> None:
     """The beat of a pulse that has stopped."""
 
 
-def failure(client: str, error: GatewayError) -> bytes:
-    """The last events of a stream that failed after it began, in the client's dialect."""
+def failure(client: str, error: GatewayError, *, begun: bool = False) -> bytes:
+    """The last events of a stream that failed, in the client's dialect. `begun`: it has had other events, so that no answer begins with these."""
     events: Sequence[Event] = [(None, {"error": error.body()})]
     if error.events:
         events = error.events
     elif client != "chat":
         events = dialect(client).Writer({}).fail(error.body())
+        events = [(name, data) for name, data in events if not begun or name not in _BEGINNINGS]
     return b"".join(sse.event(dumps(data), name) for name, data in events)

@@ -212,3 +212,19 @@ async def test_the_end_of_the_server_is_told_to_those_who_wait(a: Upstream) -> N
         assert b'"code":"shutting_down"' in said
         assert b"[DONE]" not in said
     assert said.startswith(b"HTTP/1.1 503")
+
+
+async def test_the_end_of_the_server_does_not_begin_a_second_response(a: Upstream) -> None:
+    a.stream(role(), delta("Hel"), HANG)
+    settings = in_memory(config.parse(yaml({"a": a.url}), env={}))
+
+    async with serving_app(Gateway(lambda: settings), timeout_graceful_shutdown=0.2) as running:
+        client = await Bare.connect(running.url)
+        client.send("POST", "/v1/responses", b'{"model": "m", "input": "hi", "stream": true}')
+        await client.until(b'"delta":"Hel"')
+
+    said = client.got + await client.reader.read()
+    await client.close()
+    assert said.count(b"event: response.created") == 1
+    assert said.index(b"event: error") < said.index(b"event: response.failed")
+    assert said.count(b"shutting_down") >= 1
