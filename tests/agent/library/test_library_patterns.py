@@ -28,7 +28,11 @@ from gateway.errors import GatewayError, UpstreamError
 
 LOOK = "Thought: I look it up.\nAction: lookup[Rome]"
 FINISH = "Thought: I know.\nAction: Finish[It is 21.]"
-OUT = UpstreamError("server", "out of order")
+
+
+def OUT(body: Any) -> UpstreamError:
+    """A turn that fails."""
+    return UpstreamError("server", "out of order")
 
 
 def lookup(city: str) -> str:
@@ -548,6 +552,27 @@ def test_tools_may_stay_in_the_request_while_it_thinks() -> None:
         made.run("q")
     assert model.asked[0]["tool_choice"] == "none"
     assert model.asked[0]["tools"] == model.asked[1]["tools"]
+
+
+def test_a_run_that_fails_leaves_nothing_of_the_one_before() -> None:
+    """H28, H36"""
+    react, _ = reacting(LOOK, FINISH, OUT)
+    plan, _ = planning('["look"]', "looked", OUT)
+    for made in (react, plan):
+        with made:
+            made.run("q")
+            with pytest.raises(UpstreamError):
+                made.run("q")
+    assert (react.get_trace(), plan.get_step_results()) == ([], [])
+
+
+async def test_a_plan_does_not_go_on_with_what_an_earlier_one_left_undone() -> None:
+    """H36: each run has a plan of its own."""
+    made, _ = planning(PLAN, "looked", OUT, '["another"]', "done")
+    async with made:
+        assert (await made.arun("q")).reason == "outage"
+        lists = [item.data["todos"] async for item in made.events("q") if isinstance(item, Event) and item.type == "todo.updated"]
+    assert [[todo["content"] for todo in todos] for todos in lists] == [["another"], ["another"]]
 
 
 async def test_all_patterns_run_in_the_callers_loop_and_tell_events() -> None:
