@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from agents_yaml import AGENTS, KEYS, asked, says, until
@@ -104,3 +105,21 @@ async def test_runs_under_way_are_in_readyz(world: Running, a: Upstream) -> None
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+async def test_runs_that_ended_longer_ago_than_the_config_keeps_them_are_gone(a: Upstream, tmp_path: Path) -> None:
+    says(a, "one", SUM)
+    text = yaml({"a": a.url}, more=AGENTS + "store: sqlite:///gate.db\n")
+    async with serving(text, base=tmp_path) as world:
+        over = (await world.client.post("/v1/agents/plain/runs", json={"input": "hi", "session_id": "s"})).json()["id"]
+        waits = (await world.client.post("/v1/agents/ask/runs", json={"input": "hi"})).json()["id"]
+        assert (await world.client.get(f"/v1/runs/{over}")).status_code == 200
+
+    async with serving(text + "retention: {runs: 1ms}\n", base=tmp_path) as world:
+
+        async def gone() -> bool:
+            return (await world.client.get(f"/v1/runs/{over}")).status_code == 404
+
+        await until(gone)
+        assert (await world.client.get(f"/v1/runs/{waits}")).json()["status"] == "waiting"
+        assert (await world.client.get("/v1/sessions/s")).json()["messages"][1]["content"] == "one"
