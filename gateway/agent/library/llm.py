@@ -171,7 +171,8 @@ class LLM:
         kept = self._lines.pop(asyncio.get_running_loop(), None)
         if kept is not None:
             await kept[0].aclose()
-        await asyncio.to_thread(self.close)
+        if not self.portal.inside():  # a tool of a plain call cannot end what it runs in
+            await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Self:
         return self

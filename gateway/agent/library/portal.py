@@ -8,7 +8,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -48,6 +48,8 @@ class Portal:
         future = asyncio.run_coroutine_threadsafe(_made(make), self._opened())
         try:
             return future.result()
+        except CancelledError:
+            raise RuntimeError("it was closed while it ran") from None
         except BaseException:
             future.cancel()
             raise

@@ -61,7 +61,10 @@ class Program:
 
     async def aclose(self) -> None:
         """The same without holding up the caller's loop."""
-        await asyncio.to_thread(self._house.close)
+        if self._house.inside():
+            self._house.close()
+        else:
+            await asyncio.to_thread(self._house.close)
 
     def __enter__(self) -> Self:
         return self
@@ -276,6 +279,10 @@ class _House:
         self._closed = False
         _HOUSES.add(self)
 
+    def inside(self) -> bool:
+        """Whether the caller is in the house's own thread."""
+        return self._portal.inside()
+
     @property
     def portal(self) -> Portal:
         """The way into its loop. RuntimeError when it is closed."""
@@ -303,7 +310,7 @@ class _House:
         return await self.portal.acall(done)
 
     def close(self) -> None:
-        if self._portal.inside():  # the last who knew the program was a call of its own, and that one cannot wait for itself
+        if self.inside():  # the last who knew the program was a call of its own, and that one cannot wait for itself
             threading.Thread(target=self.close, name="thinkgate library ends").start()
         elif not self._closed:
             self._closed = True

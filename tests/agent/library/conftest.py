@@ -29,5 +29,7 @@ def no_thread_stays() -> Iterator[None]:
     """What a test opens and closes leaves no thread of the library."""
     before = set(threading.enumerate())
     yield
-    left = [thread.name for thread in set(threading.enumerate()) - before if thread.name == "thinkgate library"]
-    assert not left, left
+    left = [thread for thread in set(threading.enumerate()) - before if thread.name == "thinkgate library"]
+    for thread in left:
+        thread.join(5)
+    assert not [thread for thread in left if thread.is_alive()]

@@ -341,6 +341,20 @@ def test_an_async_tool_may_call_what_is_not_async() -> None:
         assert outer.run("q") == "outer"
 
 
+def test_a_tool_that_closes_its_model_does_not_wait_for_itself() -> None:
+    llm = LLM.over(Scripted(calls(("end", {"text": "x"})), "done"))
+
+    async def end(text: str) -> str:
+        """Ends."""
+        await llm.aclose()
+        llm.close()
+        return "closed"
+
+    with pytest.raises(RuntimeError, match="closed while"):
+        SimpleAgent("outer", llm, tool_registry=Registry([end])).run("q")
+    llm.close()
+
+
 def test_the_events_tell_what_happens() -> None:
     async def gather(made: SimpleAgent) -> list[Event | Delta]:
         async with made:
