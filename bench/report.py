@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -15,7 +15,10 @@ QUIET = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row: the figure at `path` in the records of `scenario`; `added`: less what the same repetition took without a gateway."""
+    """One row: the figure at `path` in the records of `scenario`; `added`: less what the same repetition took without a gateway.
+
+    `timed`: by the clock, and so of what else the machine did too.
+    """
 
     key: str
     title: str
@@ -23,6 +26,7 @@ class Metric:
     path: tuple[str, ...]
     added: bool = False
     more_is_better: bool = False
+    timed: bool = False
 
 
 METRICS = (
@@ -30,16 +34,16 @@ METRICS = (
     Metric("big_cpu", "CPU µs per request (47 KB, 100 messages, tools)", "big", ("cpu_us",)),
     Metric("event_cpu", "CPU µs per event (100 streams, 5,000 events/s)", "stream100", ("cpu_us",)),
     Metric("burst_cpu", "CPU µs per event (100 events in one write)", "burst", ("cpu_us",)),
-    Metric("small_rate", "requests/s on one core (0.9 KB)", "small", ("per_second",), more_is_better=True),
-    Metric("big_rate", "requests/s on one core (47 KB)", "big", ("per_second",), more_is_better=True),
-    Metric("p50", "added latency at 50 requests/s, p50 µs", "open50", ("latency_us", "p50"), added=True),
-    Metric("p99", "added latency at 50 requests/s, p99 µs", "open50", ("latency_us", "p99"), added=True),
-    Metric("first_p50", "added time to first token at 50 streams/s, p50 µs", "first50", ("first_us", "p50"), added=True),
-    Metric("delay_p99", "event delay (100 streams), p99 µs", "stream100", ("delay_us", "p99")),
+    Metric("small_rate", "requests/s on one core (0.9 KB)", "small", ("per_second",), more_is_better=True, timed=True),
+    Metric("big_rate", "requests/s on one core (47 KB)", "big", ("per_second",), more_is_better=True, timed=True),
+    Metric("p50", "added latency at 50 requests/s, p50 µs", "open50", ("latency_us", "p50"), added=True, timed=True),
+    Metric("p99", "added latency at 50 requests/s, p99 µs", "open50", ("latency_us", "p99"), added=True, timed=True),
+    Metric("first_p50", "added time to first token at 50 streams/s, p50 µs", "first50", ("first_us", "p50"), added=True, timed=True),
+    Metric("delay_p99", "event delay (100 streams), p99 µs", "stream100", ("delay_us", "p99"), timed=True),
     Metric("connections", "connections to the upstream per 1,000 requests", "small", ("connections",)),
     Metric("rss_idle", "RSS when started, MB", "start", ("rss_mb",)),
     Metric("rss_soak", "RSS after the soak, MB", "soak", ("rss_mb",)),
-    Metric("start", "start to first answer, s", "start", ("seconds",)),
+    Metric("start", "start to first answer, s", "start", ("seconds",), timed=True),
 )
 
 Record = dict[str, Any]
@@ -118,18 +122,20 @@ def markdown(run: dict[str, Any]) -> str:
     failed = ["failed requests", *(str(sum(r.get("failed", 0) for r in run["records"] if r["target"] == t)) for t in names)]
     others = {t: disturbance(run["records"], t) for t in names}
     told = [failed, ["core taken by others at worst, %", *(number(100 * share) for share in others.values())]]
-    figures_table = table(["", *(f"{t} {versions[t]}" for t in names)], [*([m.title, *(cell(summary[m.key].get(t)) for t in names)] for m in METRICS), *told])
+    busy = max(others.values(), default=0.0) > QUIET
+    metrics = [m for m in METRICS if not (busy and m.timed)]
+    figures_table = table(["", *(f"{t} {versions[t]}" for t in names)], [*([m.title, *(cell(summary[m.key].get(t)) for t in names)] for m in metrics), *told])
     runs = "one quick run" if run["quick"] else f"median of {run['reps']} (min–max)"
     made = f"{run['when'][:10]}, {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, Python {machine['python']}; {runs}."
-    if max(others.values(), default=0.0) > QUIET:
-        made += " **The machine was busy: rates and times are not comparable, CPU only roughly.**"
-    return f"{made}\n\n{figures_table}\n" + ratio_table(summary, [t for t in names if t != OURS])
+    if busy:
+        made += " **The machine was busy: rates and times would mean nothing and are left out, CPU is dearer for all.**"
+    return f"{made}\n\n{figures_table}\n" + ratio_table(summary, metrics, [t for t in names if t != OURS])
 
 
-def ratio_table(summary: Summary, rivals: list[str]) -> str:
+def ratio_table(summary: Summary, metrics: Sequence[Metric], rivals: list[str]) -> str:
     """Empty where there is nothing to compare."""
     head = ["cost", *(f"{OURS} / {t}" if t == FLOOR else f"{t} / {OURS}" for t in rivals)]
-    rows = [row for m in METRICS if set((row := [m.title, *(ratio(summary, m, t) for t in rivals)])[1:]) - {"-"}]
+    rows = [row for m in metrics if set((row := [m.title, *(ratio(summary, m, t) for t in rivals)])[1:]) - {"-"}]
     return f"\n{table(head, rows)}\n" if rows else ""
 
 

@@ -98,7 +98,17 @@ def test_a_busy_machine_is_said_so_with_the_table() -> None:
     quiet = [*SMALL, *records("nginx", "burst", {"others": 0.02}, {"others": 0.05})]
     assert "| core taken by others at worst, % | 0.00 | 5.0 |" in report.markdown(run(quiet, "thinkgate", "nginx"))
     assert "busy" not in report.markdown(run(quiet, "thinkgate", "nginx"))
-    assert "The machine was busy" in report.markdown(run([*quiet, *records("thinkgate", "burst", {"others": 0.4})], "thinkgate", "nginx"))
+    busy = report.markdown(run([*quiet, *records("thinkgate", "burst", {"others": 0.4})], "thinkgate", "nginx"))
+    assert "The machine was busy" in busy
+    assert "| CPU µs per request (0.9 KB) | 100" in busy
+
+
+def test_what_the_clock_measured_on_a_busy_machine_is_left_out() -> None:
+    timed = [*SMALL, *records("thinkgate", "start", {"seconds": 0.4, "rss_mb": 50}), *records("nginx", "start", {"seconds": 0.1, "rss_mb": 8})]
+    assert report.markdown(run(timed, "thinkgate", "nginx")).count("start to first answer") == 2
+    busy = report.markdown(run([*timed, *records("nginx", "burst", {"others": 0.4})], "thinkgate", "nginx"))
+    assert not any(word in busy for word in ("start to first answer", "requests/s", "latency", "delay"))
+    assert "| RSS when started, MB | 50.0 | 8.0 |" in busy
 
 
 def test_without_a_rival_there_is_no_table_of_ratios() -> None:
