@@ -143,6 +143,30 @@ def test_a_reader_of_what_is_closed_is_told(portal: Portal) -> None:
             pass
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals")
+def test_what_interrupts_the_caller_cancels_the_work(portal: Portal) -> None:
+    ended = threading.Event()
+
+    async def hang() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyError("enough")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyError, match="enough"):
+            portal.call(hang)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert ended.wait(5)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_ctrl_c_ends_a_plain_call_at_once() -> None:
     child = program("""
