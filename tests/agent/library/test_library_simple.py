@@ -506,6 +506,20 @@ async def test_whoever_is_asked_may_be_async_and_must_say_something_clear() -> N
             await made.arun("q")
 
 
+async def test_a_plain_callback_may_wait_for_a_person_while_the_loop_goes_on() -> None:
+    threads: list[threading.Thread] = []
+
+    def approve(call: PendingCall) -> bool:
+        threads.append(threading.current_thread())
+        return True
+
+    made, _ = agent(calls(SUM), "done", tools=[Calculator()], approve_tools=["calculator"], approve=approve)
+    async with made:
+        assert await made.arun("q") == "done"
+    assert threads
+    assert threads[0] is not threading.current_thread()
+
+
 def test_verbose_agents_print_and_others_do_not(capsys: pytest.CaptureFixture[str]) -> None:
     for verbose in (False, True):
         made, _ = agent(calls(SUM), "It is 5.", tools=[Calculator()], verbose=verbose)
