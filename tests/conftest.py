@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from servers import Postgres, Valkey
 
 _LOOPBACK = ("127.", "::1", "localhost")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_heap() -> None:
+    """What thousands of tests left is no work for the garbage collector: its pauses would be longer than the time-outs of later tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -33,7 +33,7 @@ def named(*names: str) -> list[object]:
 
 
 async def drilled(models: str, model: str = "m", faults: object = FAULTS) -> Report:
-    return await drill(config.parse(PROVIDERS + models, env={}), model, faults, slow=0.8)  # type: ignore[arg-type]
+    return await drill(config.parse(PROVIDERS + models, env={}), model, faults, slow=1.5)  # type: ignore[arg-type]
 
 
 def failed(report: Report) -> list[tuple[str, str, bool, list[str]]]:
@@ -120,7 +120,7 @@ async def test_a_hook_that_breaks_answers_fails_the_drill(tmp_path: Path) -> Non
 
 def test_the_command_prints_a_table_and_says_by_its_code_whether_all_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "thinkgate.yaml"
-    file.write_text(PROVIDERS + "  m: {chain: [house/x, fake/x], deadline: 900ms}\n")
+    file.write_text(PROVIDERS + "  m: {chain: [house/x, fake/x], deadline: 4s}\n")
 
     assert main(["drill", str(file), "m"]) == 0
     lines = capsys.readouterr().out.splitlines()

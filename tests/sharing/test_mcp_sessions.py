@@ -49,6 +49,7 @@ async def test_t19_a_session_is_known_to_all_and_belongs_to_its_key(valkey: Valk
 
         assert [await think(running, n, **session) for n, running in enumerate((first, second, second, first), 1)] == [1, 2, 3, 4]
         assert await think(second, 1, key=TWO, **session) == 0
+        await eventually(lambda: shared(first)["state"] == shared(second)["state"] == "up")
         ended = await second.client.delete("/mcp", headers=headers(**session))
         assert ended.status_code == 200
         assert [await think(running, 5, **session) for running in (first, second)] == [0, 0]
