@@ -122,7 +122,9 @@ async def test_a_budget_is_overspent_by_no_more_than_what_is_in_flight(a: Upstre
         statuses = [(await both[n % 2].chat(**BEARER)).status_code for n in range(20)]
         crowd = await alternating(both, 50)
 
-    assert statuses == [200] * 10 + [429] * 10, "one after the other: not a cent too much"
+    paid = statuses.count(200)
+    assert statuses == [200] * paid + [429] * (20 - paid)
+    assert paid in (10, 11), "one after the other: the charge of the last answer may still be under way when the next request comes"
     assert {g.status_code for g in crowd} == {429}
     assert crowd[0].json()["error"]["code"] == "insufficient_quota"
     assert crowd[0].headers["x-should-retry"] == "false"
