@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -46,6 +47,7 @@ class Runs:
         self._charge = charge
         self._told = told
         self._live: dict[str, Live] = {}
+        self._holds: set[asyncio.Task[None]] = set()
         self._work: Work | None = None
         self._retention = config.Retention()
 
@@ -150,6 +152,24 @@ class Runs:
         if live.alone and (bill := live.bill()) is not None:
             self._charge(bill)
         self._told(live.record())
+
+    def hold(self, id: str, over: Callable[[int], object]) -> None:
+        """Call `over` with the run's tokens when it ends or waits, wherever it runs."""
+        task = asyncio.create_task(self._held(id, over))
+        self._holds.add(task)
+        task.add_done_callback(self._holds.discard)
+
+    async def _held(self, id: str, over: Callable[[int], object]) -> None:
+        tokens = 0
+        try:
+            async with aclosing(self.journal.follow(id)) as items:
+                async for item in items:
+                    if isinstance(item, Event) and item.type == "usage":
+                        tokens = int(item.data["total"].get("total_tokens") or 0)
+                    if isinstance(item, Event) and (item.type == "approval.required" or item.data.get("client")):
+                        break
+        finally:
+            over(tokens)
 
     # ---- going on ----
 
@@ -351,6 +371,10 @@ class Runs:
         if self._work is not None:
             await self._work.aclose()
         await asyncio.gather(*(live.stop() for live in list(self._live.values())))
+        for task in self._holds:
+            task.cancel()
+        if self._holds:
+            await asyncio.wait(self._holds)
         await self.journal.aclose()
 
 

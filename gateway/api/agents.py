@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request as Web
@@ -62,7 +63,7 @@ async def start(web: Web) -> Response:
     visit, name = visit_of(web), web.path_params["name"]
     visit.record.endpoint, visit.record.model = "runs", f"agent/{name}"
     failed: GatewayError | None = None
-    status = 200
+    status, streams = 200, False
     try:
         body = await read_json(web)
         if visit.holder is not None:
@@ -74,9 +75,13 @@ async def start(web: Web) -> Response:
         _name(visit, live)
         if order.background:
             status = 202
+            if visit.admission is not None:  # the run is one request of its key for as long as it is under way
+                runs.hold(live.id, partial(visit.admission.settle, usd=0.0))
+                visit.admission = None
             return _told(web, live.row.public(), 202)
         if body.get("stream") is True:
-            return _stream(web, _of_live(live))
+            streams = True
+            return _stream(web, _of_live(live, visit))
         await live.done()
         live.account(visit.record)
         return _told(web, live.row.public())
@@ -84,7 +89,8 @@ async def start(web: Web) -> Response:
         status, failed = error.status, error
         raise
     finally:
-        settle(visit, status, failed)
+        if not streams:
+            settle(visit, status, failed)
 
 
 def _order(visit: Visit, name: str, body: Json, web: Web) -> Order:
@@ -192,13 +198,15 @@ def _told(web: Web, value: Any, status: int = 200) -> Response:
     return json_response(web, value, status)
 
 
-async def _of_live(live: Live | Elsewhere) -> AsyncGenerator[Event | Delta]:
+async def _of_live(live: Live | Elsewhere, visit: Visit) -> AsyncGenerator[Event | Delta]:
     try:
         async with aclosing(live.listen()) as items:
             async for item in items:
                 yield item
     finally:
         await live.leave()
+        live.account(visit.record)
+        settle(visit, 200, None)
 
 
 def _stream(web: Web, items: AsyncGenerator[Event | Delta], visibility: str = "summary") -> Response:

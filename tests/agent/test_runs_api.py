@@ -249,3 +249,50 @@ async def test_a_run_in_the_background_is_paid_by_its_key(a: Upstream) -> None:
                 await asyncio.sleep(0.05)
         listed = (await world.client.get("/admin/runs", headers={"authorization": "Bearer admin-key-0123456789"})).json()["data"]
         assert [(row["id"], row["key"]) for row in listed] == [(run, "one")]
+
+
+ADMIN = {"authorization": "Bearer admin-key-0123456789"}
+ONE = {"authorization": "Bearer key-number-one-0123456789"}
+PRICED = "models: {a-model: {input: 100, output: 100}}\nretries: 0"
+
+
+async def test_a_run_in_the_background_is_one_request_of_its_key_for_as_long_as_it_takes(a: Upstream) -> None:
+    keys = "keys:\n  one: {key: key-number-one-0123456789, concurrency: 1}\n"
+    async with serving(yaml({"a": a.url}, more=AGENTS + keys)) as world:
+        a.stream(role(), delta("It "), 0.5, delta("is 5."), chunk({}, "stop"), "[DONE]")
+        run = (await start(world, "plain", ONE, background=True)).json()["id"]
+        await until(lambda: len(a.requests) == 1)
+        busy = await start(world, "plain", ONE)
+        assert (busy.status_code, busy.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+        await ended(world, run, headers=ONE)
+        says(a, "free")
+
+        async def free() -> bool:
+            return (await start(world, "plain", ONE)).status_code == 200
+
+        await until(free)
+
+
+async def test_a_run_that_waits_for_a_person_holds_no_place(a: Upstream) -> None:
+    keys = "keys:\n  one: {key: key-number-one-0123456789, concurrency: 1}\n"
+    async with serving(yaml({"a": a.url}, more=AGENTS + keys)) as world:
+        says(a, SUM, "x")
+        run = (await start(world, "ask", ONE, background=True)).json()["id"]
+        await ended(world, run, ("waiting",), headers=ONE)
+
+        async def free() -> bool:
+            return (await start(world, "plain", ONE)).status_code == 200
+
+        await until(free)
+
+
+async def test_a_streamed_run_is_paid_by_its_key(a: Upstream) -> None:
+    async with serving(yaml({"a": a.url}, more=AGENTS + KEYS, a=PRICED, server="admin_key: admin-key-0123456789")) as world:
+        says(a, SUM, "It is 5.")
+        await start(world, "calc", ONE, stream=True)
+
+        async def paid() -> bool:
+            usage = (await world.client.get("/admin/usage?by=key", headers=ADMIN)).json()["data"]
+            return any(row["name"] == "one" and row["cost"] == pytest.approx(0.0016) for row in usage)
+
+        await until(paid)
