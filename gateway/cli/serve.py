@@ -95,7 +95,7 @@ def greet(conf: config.Config, host: str, port: int) -> None:
     auth = f' -H "Authorization: Bearer {key}"' if needs_key else ""
     name = next((n for n, m in conf.models.items() if not m.pattern), "demo")
     body = f'{{"model":"{name}","messages":[{{"role":"user","content":"Hello"}}]}}'
-    print(f"Thinkgate is at {base}  (models: {', '.join(conf.models)})\n", file=sys.stderr)
+    print(f"Thinkgate is at {base}  (models: {', '.join([*conf.models, *(f'agent/{agent}' for agent in conf.agents)])})\n", file=sys.stderr)
     print(f"  curl {base}/chat/completions{auth} -H 'content-type: application/json' -d '{body}'\n", file=sys.stderr)
     print(f"  export OPENAI_BASE_URL={base} OPENAI_API_KEY={key}\n", file=sys.stderr)
     for warning in conf.warnings:
