@@ -19,6 +19,11 @@ CALLS = "(calls tools)"
 _REFUSALS = ("support", "not allowed", "unknown", "unrecognized", "enabled")
 
 
+def wants_tools(error: GatewayError) -> bool:
+    """Whether a provider refused a history of tool calls because the request defines no tools (Anthropic, remembered)."""
+    return "must define tools" in error.message.lower()
+
+
 def refuses_tools(error: GatewayError) -> bool:
     """Whether a provider refused the request because its model knows no tools."""
     text = error.message.lower()

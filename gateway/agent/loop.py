@@ -16,7 +16,7 @@ from gateway.agent.arguments import BadArguments, from_text
 from gateway.agent.compacting import fit, overflows, shrink
 from gateway.agent.endings import Stopped
 from gateway.agent.guards import EMPTY_NUDGE, EMPTY_TURNS, THINKING
-from gateway.agent.in_words import in_words, refuses_tools, results_in_words, turn_in_words
+from gateway.agent.in_words import in_words, refuses_tools, results_in_words, turn_in_words, wants_tools
 from gateway.agent.protocols import Written, tool_calls, written_calls
 from gateway.agent.run import Run, text_of
 from gateway.agent.turn import Turn
@@ -167,7 +167,13 @@ async def last_words(run: Run, messages: Sequence[Json]) -> str:
         asked[0] = {**asked[0], "content": f"{asked[0]['content']}\n\n{LAST_TURN}"}
     else:
         asked.insert(0, {"role": "system", "content": LAST_TURN})
-    turn = without_calls(await ask(run, asked, [], live=True))
+    try:
+        turn = await ask(run, asked, [], live=True)
+    except (UpstreamError, ChainExhausted) as error:
+        if not wants_tools(error):
+            raise
+        turn = await ask(run, asked, offered(run), choice="none", live=True)
+    turn = without_calls(turn)
     if turn.empty and turn.finish != "content_filter":
         best = run.best()
         if not best:

@@ -394,3 +394,20 @@ async def test_a_provider_that_refuses_tools_in_the_middle_gets_the_whole_in_wor
     assert one.output == "x it is"
     assert all("tool_calls" not in message and message["role"] != "tool" for message in model.asked[2]["messages"])
     assert model.asked[2]["messages"][-1] == {"role": "user", "content": "Result of look:\nabout x"}
+
+
+async def test_a_provider_that_wants_the_tools_of_the_history_gets_them_with_the_word_to_call_none() -> None:
+    """The call after the last step has no tools; where that is refused, tool_choice none says the same."""
+
+    def look_up(q: str) -> str:
+        """Look it up."""
+        return f"found {q}"
+
+    refusal = UpstreamError("bad_request", "Requests which include `tool_use` or `tool_result` blocks must define tools", upstream_status=400)
+    model = Scripted(calls(("look_up", {"q": "x"})), refusal, "as far as I got")
+
+    ended, outcome, _ = await run(agent(limits={"steps": 1}), model, [look_up])
+
+    assert (ended.output, outcome.reason) == ("as far as I got", "steps")
+    assert "tools" not in model.asked[1]
+    assert (model.asked[2]["tool_choice"], len(model.asked[2]["tools"])) == ("none", 1)
