@@ -99,7 +99,13 @@ def plain() -> Any:
 @given(text=TEXTS, pattern=PATTERNS)
 @settings(max_examples=400, deadline=None)
 def test_gsub_and_gmatch_do_what_luas_do(run: Any, plain: Any, text: str, pattern: str) -> None:
-    assert run(GSUB, {"text": text, "pattern": pattern})["out"] == plain(text, pattern)
+    try:
+        ours = run(GSUB, {"text": text, "pattern": pattern})["out"]
+    except AdapterError as error:
+        if "budget spent" not in error.message:
+            raise
+        return  # a pattern that tries every way there is, as `.-.-.-.-a` does
+    assert ours == plain(text, pattern)
 
 
 LONG = [
