@@ -239,7 +239,7 @@ async def test_clients_that_do_not_read_slow_the_provider_down(a: Upstream) -> N
                 stalled = source.sent
                 await asyncio.sleep(0.3)
         assert stalled < 64 * 1024 * 1024
-        assert flight._size < module.BUFFER
+        assert flight._size < module.BUFFER + 256 * 1024  # the chunk with which it became too much is in it
 
 
 # ---- the flight itself
