@@ -178,7 +178,7 @@ class Runs:
         row, _ = await self.journal.load(id)
         rows: list[Event] = []
         if row.status == "waiting":
-            rows = [_too_late(row, call) for call in (row.waiting or {}).get("calls", ())]
+            rows = [_event(row, call, TOO_LATE, ok=False) for call in (row.waiting or {}).get("calls", ())]
         claimed = await self.journal.claim(id, also=("waiting",) if rows else (), events=rows)
         if claimed is None:
             return
@@ -415,44 +415,16 @@ def _check_tools(parts: Parts, tools: Sequence[Json]) -> None:
             raise InvalidRequest(f'the agent has a tool "{name}" of its own; give yours another name', param="tools", code="tool_name_taken")
 
 
-def _event(row: RunRow, call: Json, text: str) -> Event:
-    """What came from outside for a call, as the journal keeps it."""
+def _event(row: RunRow, call: Json, text: str, *, ok: bool = True) -> Event:
+    """What came from outside for a call, as the journal keeps it; `ok` False: nothing came, and the text says why."""
+    of = {"agent": call["agent"], "inner": call["inner"], "parent": call["parent"]}
     if call["kind"] == "approval":
-        said = _object(text)
+        said = _object(text) if ok else {"approved": False, "reason": text}
         verdict: Json = {"id": call["id"], "tool": call["arguments"]["tool"], "approved": said.get("approved") is True}
         verdict |= {name: said[name] for name in ("arguments", "reason") if said.get(name) is not None}
-        return Event(row.id, 0, "approval.resolved", call["step"], verdict, call["key"], agent=call["agent"], inner=call["inner"], parent=call["parent"])
-    told = {"id": call["id"], "name": call["name"], "ok": True, "ms": 0, "output": text, "client": True}
-    return Event(
-        row.id,
-        0,
-        "tool.finished",
-        call["step"],
-        told,
-        call["key"],
-        {"text": text, "ok": True, "made": False},
-        agent=call["agent"],
-        inner=call["inner"],
-        parent=call["parent"],
-    )
-
-
-def _too_late(row: RunRow, call: Json) -> Event:
-    if call["kind"] == "approval":
-        return _event(row, call, dumps({"approved": False, "reason": TOO_LATE}).decode())
-    told = {"id": call["id"], "name": call["name"], "ok": False, "ms": 0, "output": TOO_LATE, "client": True}
-    return Event(
-        row.id,
-        0,
-        "tool.finished",
-        call["step"],
-        told,
-        call["key"],
-        {"text": TOO_LATE, "ok": False, "made": False},
-        agent=call["agent"],
-        inner=call["inner"],
-        parent=call["parent"],
-    )
+        return Event(row.id, 0, "approval.resolved", call["step"], verdict, call["key"], **of)
+    told = {"id": call["id"], "name": call["name"], "ok": ok, "ms": 0, "output": text, "client": True}
+    return Event(row.id, 0, "tool.finished", call["step"], told, call["key"], {"text": text, "ok": ok, "made": False}, **of)
 
 
 def _object(text: str) -> Json:

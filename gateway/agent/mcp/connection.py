@@ -344,7 +344,7 @@ class _Watched:
 
 def _import() -> None:
     import mcp
-    import mcp.client.streamable_http  # noqa: F401
+    import mcp.client.streamable_http  # noqa: F401 - loaded here, in a thread, so that no first call waits for it in the loop
 
 
 async def _all_tools(client: Client) -> list[Tool]:

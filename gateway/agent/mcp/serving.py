@@ -177,7 +177,7 @@ def _described(tool: Tool) -> Any:
 def _own() -> Registry:
     """The tools that are served."""
     import mcp.server.lowlevel
-    import mcp.server.streamable_http_manager  # noqa: F401
+    import mcp.server.streamable_http_manager  # noqa: F401 - loaded here, in a thread, so that no first call waits for it in the loop
 
     from gateway.agent.tools.calculator import Calculator
     from gateway.agent.tools.registry import Registry
