@@ -7,11 +7,11 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from gateway import config as settings
 from gateway.agent.events import Delta, Event
+from gateway.agent.library.closing import Closing
 from gateway.agent.library.llm import LLM, Ready
 from gateway.agent.library.verbose import Printer
 from gateway.agent.library.work import Answer, Approve, Work
@@ -26,7 +26,7 @@ from gateway.config.agents import PROMPTS, AgentLimits, AgentOptions, Approval, 
 log = logging.getLogger("thinkgate.agent")
 
 
-class PatternAgent(Agent):
+class PatternAgent(Closing, Agent):
     """An agent over one of the patterns. Subclasses say which, and what is special about it.
 
     llm            an LLM, or any Model
@@ -219,18 +219,6 @@ class PatternAgent(Agent):
     async def aclose(self) -> None:
         """As LLM.aclose, of its model."""
         await self.llm.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.aclose()
 
 
 def prompts_of(pattern: str, given: Mapping[str, str] | None, names: Mapping[str, str] | None = None) -> dict[str, str]:

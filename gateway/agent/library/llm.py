@@ -11,12 +11,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache, partial
 from ipaddress import ip_address
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from gateway import config
 from gateway.adapters import Adapter, Loader, builtin_folder, check_options
+from gateway.agent.library.closing import Closing
 from gateway.agent.library.portal import Portal
 from gateway.agent.message import Message
 from gateway.chat import Body, Json, Model, Record, Request, dumps
@@ -36,7 +36,7 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "request_metho
 _RESERVED = ("model", "messages", "stream", "stream_options")
 
 
-class LLM:
+class LLM(Closing):
     """A model to ask. Its calls raise errors of `gateway.errors`, they never give None.
 
     What is not given is read from LLM_MODEL_ID, LLM_API_KEY, LLM_BASE_URL and LLM_TIMEOUT.
@@ -173,18 +173,6 @@ class LLM:
             await kept[0].aclose()
         if not self.portal.inside():  # a tool of a plain call cannot end what it runs in
             await asyncio.to_thread(self.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"LLM(model={self.model}, provider={self.provider})"

@@ -8,12 +8,12 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gateway import config
 from gateway.agent.endings import RunNotWaiting
 from gateway.agent.events import Delta, Event
+from gateway.agent.library.closing import Closing
 from gateway.agent.library.portal import Portal
 from gateway.agent.library.work import Answer, ApprovalRequired, Approve, PendingCall, verdict
 from gateway.agent.live import Elsewhere, Live
@@ -37,7 +37,7 @@ class Opening(Protocol):
         ...
 
 
-class Program:
+class Program(Closing):
     """All agents of a config. Opened by the first call, closed by `close` or the end of a `with`, once.
 
     Everything runs in a thread of its own, so plain and async calls, from any loop, can be mixed.
@@ -65,18 +65,6 @@ class Program:
             self._house.close()
         else:
             await asyncio.to_thread(self._house.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.aclose()
 
 
 class ConfiguredAgent:
