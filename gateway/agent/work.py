@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from gateway.agent.forgetting import Forgetting
 from gateway.agent.journal import Journal
 from gateway.chat import Json
 from gateway.config import Retention
@@ -39,10 +40,7 @@ CONCURRENCY = 32
 """background runs at a time, per process"""
 DEATHS = 5
 """processes that may die with a run before it is held to be the cause"""
-MOST_IN_MEMORY = 1000
-"""finished runs that a store in memory keeps: a gateway without a file must not grow for ever"""
 _AT_ONCE = 200
-_FORGET = 3600.0  # seconds between two rounds of forgetting old runs
 _LONGEST = 60.0  # seconds until a run that could not be taken up is tried again
 
 
@@ -66,8 +64,7 @@ class Work:
         self._lock: int | None = None
         self._queue: Queue | None = None
         self._fault: str | None = None
-        self._retention = Retention()
-        self._forgot = float("-inf")
+        self._forgetting = Forgetting(store.runs, journal.now)
         self._join_at = float("-inf")
         self._alone: str | None = None
         """why there is no queue"""
@@ -78,11 +75,11 @@ class Work:
         Where there never is one (a gateway without agents) there is neither a lock nor a queue.
         """
         self._sweeper = asyncio.create_task(self._sweep(), name="work")
+        self._forgetting.open()
 
     def keep(self, retention: Retention) -> None:
         """How long runs that are over are kept, and how many, from now on."""
-        if retention != self._retention:
-            self._retention, self._forgot = retention, float("-inf")
+        self._forgetting.keep(retention)
 
     async def put(self, id: str) -> None:
         """A run is queued: somebody takes it, at once where this process may."""
@@ -103,6 +100,7 @@ class Work:
         if sweeper is not None:
             sweeper.cancel()
             await asyncio.wait([sweeper])
+        await self._forgetting.aclose()
         queue, self._queue = self._queue, None
         if queue is not None:
             await queue.aclose()
@@ -159,9 +157,6 @@ class Work:
                 pass
 
     async def _look(self) -> None:
-        if time.monotonic() - self._forgot > _FORGET:
-            self._forgot = time.monotonic()
-            await self._forget()
         due = await self._runs.due(_AT_ONCE)
         if not due and self._queue is None:
             return
@@ -189,13 +184,6 @@ class Work:
             self._alone = error.message
         else:
             self._alone = None
-
-    async def _forget(self) -> None:
-        age, most = self._retention.runs, self._retention.max_runs
-        if self._runs.engine.file is None and not self._runs.can_listen:
-            most = min(MOST_IN_MEMORY, MOST_IN_MEMORY if most is None else most)
-        if gone := await self._runs.retain(None if age is None else self._journal.now() - age, most):
-            log.info("%d old runs were forgotten", gone)
 
     async def _ended(self, run: Due) -> bool:
         """End a run that nobody may go on with."""

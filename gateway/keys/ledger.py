@@ -20,6 +20,7 @@ LOOK = 0.5
 _PATIENCE = 5.0  # seconds for one look
 _SOON = 0.5  # seconds that a request with a key which is not known waits for one
 _RETAIN = 3600.0  # seconds between two rounds of forgetting old requests
+_RETAIN_AGAIN = 60.0  # after one that failed
 
 
 class Ledger:
@@ -113,15 +114,19 @@ class Ledger:
                 self.fault = None
 
     async def _forget(self) -> None:
+        mine = False  # this round, until it succeeds: nobody else does it
         while True:
-            store, kept = self.store, self.retention
+            store, kept, wait = self.store, self.retention, _RETAIN
             if store is not None and kept is not None:
                 try:
-                    if await store.claim("retention", _RETAIN - 60):  # one process on this store does it
+                    mine = mine or await store.claim("retention", _RETAIN - 60)  # one process on this store does it
+                    if mine:
                         await store.retain(requests_older_than=time.time() - kept)
+                        mine = False
                 except Exception as error:
                     log.error("old requests could not be forgotten now: %s", error, exc_info=unknown(error))
-            await asyncio.sleep(_RETAIN)
+                    wait = _RETAIN_AGAIN
+            await asyncio.sleep(wait)
 
 
 def unknown(error: Exception) -> bool:

@@ -11,6 +11,7 @@ from gateway.store.engine import Engine
 from gateway.store.rows import Json
 from gateway.store.run_rows import Due, EventRow, RunPage, RunRow, SessionRow, Wait
 from gateway.store.runs import Kept
+from gateway.store.schema import claim
 
 LEASE = 6.0
 """seconds that a run stays its owner's without a word from it"""
@@ -113,6 +114,10 @@ class Runs:
         while gone := await self.engine.write(runs.forget(older_than, keep)):
             total += gone
         return total
+
+    async def take_task(self, task: str, seconds: float) -> bool:
+        """Take a task that all processes on this store do together once in so many seconds; False: another one has it."""
+        return await self.engine.write(claim(self.engine.dialect, task, seconds))
 
     async def waiting(self, tenant: str, call_ids: Sequence[str]) -> RunRow:
         """The run that waits under all of these ids; Conflict `run_not_waiting`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +11,7 @@ from gateway.store.engine import Engine
 from gateway.store.faults import StoreUnavailable
 from gateway.store.rows import KeyRow, Page, RequestRow, UsageRow
 from gateway.store.run_store import Runs
-from gateway.store.schema import claim, version
+from gateway.store.schema import version
 
 
 class Store(Protocol):
@@ -151,7 +150,7 @@ class SqlStore:
         return total
 
     async def claim(self, task: str, seconds: float) -> bool:
-        return await self.engine.write(claim(task, time.time(), seconds))
+        return await self.runs.take_task(task, seconds)
 
     async def backup(self, path: Path) -> None:
         await self.engine.backup(path)
