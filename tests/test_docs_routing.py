@@ -23,7 +23,7 @@ MEANS = {
     "first_token_timeout": "no content in time",
     "rate_limit": "too many requests or tokens",
     "overload": "the provider is busy",
-    "server": "5xx, or the connection broke off before the answer did",
+    "server": "5xx, or the connection ended before an answer began",
     "balance": "no credit, quota used up",
     "auth": "the provider's key is refused",
     "not_found": "no such model or address",
@@ -38,7 +38,7 @@ MEANS = {
     "param": "a parameter that the model does not take",
     "role_order": "messages or tool ids in an order that it does not take",
     "bad_request": "anything else that is wrong with the request",
-    "protocol": "no answer of the dialect: garbage, HTML, empty, without an end",
+    "protocol": "no answer of the dialect: garbage, HTML, empty, cut off, without an end",
     "adapter": "a hook failed or ran over its budget",
     "client_gone": "the client left",
 }

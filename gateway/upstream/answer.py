@@ -83,8 +83,8 @@ class Answer:
             raise self.broken
         try:
             chunks = self._feed(data) if data is not None else self._end()
-            if not self.over and self._source is not None and self._source.done:
-                chunks += self._end()
+            if not self.over and self.broken is None and self._source is not None and self._source.done:
+                chunks += self._last()
         except ValueError as error:
             raise UpstreamError("protocol", f"the answer is not what it should be: {error}") from None
         if not self._wants_stream:
@@ -122,10 +122,26 @@ class Answer:
         chunks = source.feed(data)
         self.begun = self.begun or source.has_content or isinstance(source, PlainBody)
         if source.error is not None:
-            if not self.committed:
-                raise source.error
-            self.broken = source.error
+            self._break(source.error)
         return chunks
+
+    def _break(self, error: UpstreamError) -> None:
+        """Keep the error until the chunks before it are given out; raise it where no content is among them.
+
+        What counts is the order of the events, not how the network packed them.
+        """
+        if not (self.committed or (self._wants_stream and self._source is not None and self._source.has_content)):
+            raise error
+        self.broken = error
+
+    def _last(self) -> list[Chunk]:
+        """The end that came together with the last events."""
+        try:
+            return self._end()
+        except UpstreamError as error:
+            self._break(error)
+            self.over = False
+            return []
 
     def _recognise(self, first: bytes) -> Source:
         prepared = self._prepared

@@ -145,7 +145,7 @@ class Provider:
                 self._memory.keep(record.tenant, self.name, target.model, answer.turn)
             await self._drain(exchange, clock)
         except TransportError as error:
-            raise self._broken(error, clock, time.perf_counter() - began, answer is not None and answer.begun) from None
+            raise self._broken(error, clock, time.perf_counter() - began, answer) from None
         except UpstreamError as error:
             error.message = self._quoted(error.message)
             raise
@@ -395,11 +395,13 @@ class Provider:
         error = {name: self._redact(text) if isinstance(text, str) else text for name, text in verdict.error.items()}
         return UpstreamError(kind, message, upstream_status=exchange.status, retry_after=retry_after, error=error)
 
-    def _broken(self, error: TransportError, clock: Clock, seconds: float, begun: bool) -> UpstreamError:
+    def _broken(self, error: TransportError, clock: Clock, seconds: float, answer: Answer | Relay | None) -> UpstreamError:
+        """The failure of an exchange of which the client has seen nothing; an end without a status is `server`, a cut answer `protocol`."""
         if error.kind == "timeout":
-            kind = "first_token_timeout" if clock.first_is_ours and not begun else "timeout"
+            kind = "first_token_timeout" if clock.first_is_ours and not (answer is not None and answer.begun) else "timeout"
             return UpstreamError(kind, f"{kind} after {seconds:.1f} s")
-        return UpstreamError("protocol" if error.kind == "protocol" else "connect" if error.kind == "connect" else "server", self._redact(str(error)))
+        kind = error.kind if error.kind != "cut" else "server" if answer is None else "protocol"
+        return UpstreamError(kind, self._redact(str(error)))
 
     def _cut(self, error: TransportError | UpstreamError, clock: Clock, answer: Answer | Relay) -> StreamCut:
         """The failure of a stream that the client has begun to read, with the events that tell it so."""

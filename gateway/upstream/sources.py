@@ -77,6 +77,8 @@ class ChatEvents:
                 out += self.healer.feed(event.data, event.name) if self._direct else self._event(event)
         except UpstreamError as error:
             self.error = error
+        except ValueError as error:
+            self.error = UpstreamError("protocol", f"the answer is not what it should be: {error}")
         if self._turn is not None:
             self._note(self._turn, out)
         return out
@@ -168,6 +170,8 @@ class NativeEvents:
                 out += self._event(event)
         except UpstreamError as error:
             self.error = error
+        except ValueError as error:
+            self.error = UpstreamError("protocol", f"the answer is not what it should be: {error}")
         return out
 
     def close(self) -> list[Chunk]:

@@ -43,11 +43,9 @@ PROTOCOL = {
     "header_endless", "headers_30000", "trailer_endless", "chunk_ext_endless", "chunk_size_overflow", "chunk_bad_terminator",
     "dup_content_length_same", "dup_content_length_diff", "cl_and_te", "te_gzip_chunked", "obs_fold", "header_nul", "switch_protocols", "br_unasked",
     "gzip_bad", "gzip_bomb", "zstd_bomb", "one_chunk_64m", "line_without_newline_64m", "clean_end_no_done", "s302_internal", "s307_self",
+    "content_length_short", "until_close_reset", "gzip_trunc", "zstd_trunc", "close_mid_chunked", "close_after_chunk_no_terminator", "rst_mid_stream",
 }  # fmt: skip
-SERVER = {
-    "html_502", "status_999", "partial_status", "close_before_headers", "rst_before_headers", "content_length_short", "until_close_reset", "gzip_trunc",
-    "zstd_trunc", "close_mid_chunked", "close_after_chunk_no_terminator", "rst_mid_stream", "error_event_in_sse",
-}  # fmt: skip
+SERVER = {"html_502", "status_999", "partial_status", "close_before_headers", "rst_before_headers", "error_event_in_sse"}
 WHAT: dict[str, str | None] = {
     **dict.fromkeys(SOUND),
     **dict.fromkeys(PROTOCOL, "protocol"),

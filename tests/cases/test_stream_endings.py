@@ -12,6 +12,7 @@ from asking import PATIENT, Bare, error_of, finishes, sdk, shaped, text
 from openai import APIError
 from running import CHAT, STREAM, serving, yaml
 from upstream_double import CUT, DONE, HANG, RESET, Item, Upstream, answer, chunk, completion, delta, event_bytes, finish, role, thought, tool_call
+from upstream_double import events as events_of
 
 BOOM: dict[str, Any] = {"error": {"message": "quota exceeded", "type": "rate_limit_error", "code": 429}}
 CONTENT: dict[str, list[Item]] = {
@@ -72,12 +73,33 @@ async def test_an_answer_that_breaks_off_ends_in_an_error_and_no_other_provider_
     assert b.requests == []
 
 
-async def test_an_error_in_the_same_piece_as_the_first_content_still_moves_on(a: Upstream, b: Upstream) -> None:
-    a.stream(b"".join(event_bytes(item) for item in [role(), delta("Hel"), BOOM]))
-    b.stream(*answer("from b"))
+@pytest.mark.parametrize("end", ["error event", "named error event"])
+@pytest.mark.parametrize("content", CONTENT)
+async def test_content_and_an_error_in_one_piece_are_what_they_are_in_two(a: Upstream, b: Upstream, content: str, end: str) -> None:
+    """Whether another provider answers must not hang on how the network packed the events."""
+    a.stream(b"".join(event_bytes(item) for item in [*CONTENT[content], ENDS[end][-1]]))
 
     async with serving(yaml({"a": a.url, "b": b.url})) as running:
-        assert text(await running.events()) == "from b"  # nothing had reached the client
+        got = await running.chat(STREAM)
+
+    events = [line[6:] for line in got.text.split("\n") if line.startswith("data: ")]
+    assert got.headers["x-thinkgate-chain"] == "a=200"
+    assert error_of(events)["code"] == "stream_interrupted"
+    assert text(events) == ("Hello w" if content == "text" else "")
+    assert b.requests == []
+
+
+@pytest.mark.parametrize("items", [[RESET], [CUT], [role(), RESET], [role(), CUT]], ids=repr)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "plain"])
+async def test_a_200_that_is_cut_before_content_is_protocol(a: Upstream, b: Upstream, items: list[Item], stream: bool) -> None:
+    a.stream(*items)
+    b.call(lambda seen: events_of(*answer("from b")))
+
+    async with serving(yaml({"a": a.url, "b": b.url})) as running:
+        got = await running.chat({**CHAT, "stream": stream})
+
+    assert got.headers["x-thinkgate-chain"] == "a=protocol,b=200"
+    assert "from b" in got.text
 
 
 async def test_what_came_in_one_piece_with_an_error_is_not_lost(a: Upstream) -> None:
