@@ -36,7 +36,7 @@ from gateway.dialects.responses import Stored
 from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
 from gateway.keys import Ledger
-from gateway.routing import Cache, Fleet, Router, SharedAnswers, SharedRests
+from gateway.routing import Cache, Chain, Fleet, Router, SharedAnswers, SharedRests
 from gateway.store import Shared, SqlStore, StoreRefused, open_store
 from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
 from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_mock, choose, local_is_installed
@@ -185,7 +185,10 @@ class Gateway:
     def _build(self, conf: config.Config) -> api.State:
         loader = Loader([conf.adapters_dir, builtin_folder()], conf.hook_budget)
         hide = partial(redact, secrets=secrets_of(conf))
-        providers = build_providers(conf, loader, self._connect, hide, self._memory)
+        try:
+            providers = build_providers(conf, loader, self._connect, hide, self._memory)
+        except ConfigError as error:
+            raise ConfigError(_more_faults(error.faults, conf), conf.file) from None
         server = conf.server
         for name, provider in providers.items():
             if (old := self._providers.get(name)) is not None and old.settings == provider.settings:
@@ -430,8 +433,33 @@ def embedded(env: Mapping[str, str]) -> config.Config:
 
 
 def read_config(file: str | Path | None, env: Mapping[str, str] = os.environ) -> config.Config:
-    """The config of a file, or the embedded default without one. ConfigError, OSError."""
-    return config.load(Path(file), env) if file else embedded(env)
+    """The config of a file, or the embedded default without one. ConfigError with every fault, those that only adapters and tools know too."""
+    if not file:
+        return embedded(env)
+    try:
+        return config.load(Path(file), env)
+    except ConfigError as error:
+        if error.sound is None:
+            raise
+        raise ConfigError(_more_faults(error.faults, error.sound), error.file) from None
+
+
+def _more_faults(known: Iterable[Fault], sound: config.Config) -> list[Fault]:
+    """The faults of a config, with what adapters and tools find in its sound parts; nothing that one above it explains."""
+    known = list(known)
+    loader = Loader([sound.adapters_dir, builtin_folder()], sound.hook_budget)
+    nobody = Chain(config.Model("", ()), {}, Fleet({}), Telemetry())  # whether an agent's model is there has been seen
+    agents = {name: agent for name, agent in sound.agents.items() if all(t.kind != "agent" or t.name in sound.agents for t in agent.tools)}
+    found: list[Fault] = []
+    for build in (
+        lambda: build_providers(sound, loader, Connections().get, str, Memory()),
+        lambda: build_agents(replace(sound, agents=agents), lambda name: (nobody, Facts)),
+    ):
+        try:
+            build()
+        except ConfigError as error:
+            found += error.faults
+    return [*known, *(fault for fault in found if not any(f"{old.path}.".startswith((f"{fault.path}.", f"{fault.path}[")) for old in known))]
 
 
 async def see_store(conf: config.Config) -> None:

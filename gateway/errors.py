@@ -27,7 +27,7 @@ the next target of a chain may be asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,18 +76,23 @@ class Fault:
 
 
 class ConfigError(GatewayError):
-    """The config cannot be used. `faults` holds everything that was found, in file order."""
+    """The config cannot be used. `faults` holds everything that was found, in file order.
+
+    `sound` is the config without what is faulty, where something was left: more may be wrong in it.
+    """
 
     code = "config_error"
 
-    def __init__(self, faults: list[Fault] | tuple[Fault, ...], file: str = "config") -> None:
-        self.faults = tuple(faults)
+    def __init__(self, faults: Iterable[Fault], file: str = "config", sound: Any = None) -> None:
+        self.faults = tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))
         self.file = file
+        self.sound = sound
         super().__init__("\n".join(self.lines()))
 
     def lines(self) -> list[str]:
-        """`FILE:LINE:COL: path: what` for each fault."""
-        return [f"{self.file}:{f.line}:{f.column}: {f.path}: {f.message}" if f.path else f"{self.file}:{f.line}:{f.column}: {f.message}" for f in self.faults]
+        """`FILE:LINE:COL: path: what` for each fault; the file alone where its line is not known."""
+        places = [f"{self.file}:{f.line}:{f.column}" if f.line else self.file for f in self.faults]
+        return [f"{place}: {f.path}: {f.message}" if f.path else f"{place}: {f.message}" for place, f in zip(places, self.faults, strict=True)]
 
 
 class InvalidRequest(GatewayError):

@@ -118,7 +118,7 @@ def test_a_level_may_be_fields_of_its_own() -> None:
         ("clamp_params", [{}, {"a": [0, 1]}, {"a": (0.5, 0.5)}], [{"a": 1}, {"a": [1, 0]}, {"a": [0, True]}, {"a": ["0", "1"]}, []]),
         ("max_tokens_field", [None, "either"], ["both", True]),
         ("reasoning_fills", ["with_tools", "tool_turns"], [None, "all"]),
-        ("repair_arguments", [True, False], ["on", None]),
+        ("repair_arguments", [True, False, "on", "yes", "off", "no"], ["maybe", None]),
     ],
 )
 def test_values_of_these_options_are_checked(name: str, good: list[Any], bad: list[Any]) -> None:

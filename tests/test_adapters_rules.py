@@ -323,7 +323,7 @@ def test_the_config_wins_over_the_section_the_section_over_the_adapter() -> None
         ("drop_params", [[], {}, ["a"]], [{"a": 1}, "a", [1], None]),
         ("rename_params", [{}, {"a": "b"}], [{"a": 1}, []]),
         ("embedding_batch", [None, 1, 100], [0, -1, True, 1.5, "10"]),
-        ("stream_only", [True, False, "thinking"], [1, 0, "yes"]),
+        ("stream_only", [True, False, "thinking", "on", "no"], [1, 0, "maybe"]),
     ],
 )
 def test_values_of_the_common_options_are_checked(name: str, good: list[Any], bad: list[Any]) -> None:

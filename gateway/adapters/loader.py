@@ -14,7 +14,7 @@ from typing import Any
 from gateway.adapters.hooks import DATA, HOOKS, Adapter, display, freeze, log
 from gateway.adapters.lua import LuaFile, lua_name
 from gateway.adapters.python import PythonFile
-from gateway.config import HookBudget, suggest
+from gateway.config import HookBudget, suggest, unknown
 from gateway.errors import AdapterError
 
 ENDINGS = (".lua", ".py")
@@ -87,7 +87,7 @@ class Loader:
                 raise AdapterError(f"{display(found[0])} and {found[1].name}: two adapters of one name in one folder")
             if found:
                 return found[0]
-        raise AdapterError(f"no adapter {name!r}{suggest(name, self.names())}")
+        raise AdapterError(unknown("adapter", name, self.names()))
 
     def _newest(self, key: str, path: Path, *, hooks_only: bool) -> Adapter:
         now, signature, entry = time.monotonic(), _signature(path), self._entries.get(key)
@@ -144,14 +144,16 @@ def load(path: Path, budget: HookBudget, *, hooks_only: bool = False) -> Adapter
 def check_options(adapter: Adapter, options: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(key, message) for every option that neither the adapter nor all adapters declare, or of the wrong type."""
     from gateway.adapters.rules import COMMON_OPTIONS
+    from gateway.adapters.settings import own_value
 
     faults = []
     for key, value in options.items():
         common = COMMON_OPTIONS.get(key)
         if common is None and key not in adapter.options:
-            faults.append((key, f"unknown option of the adapter {adapter.name}{suggest(key, [*adapter.options, *COMMON_OPTIONS])}"))
+            known = dict.fromkeys([*adapter.options, *COMMON_OPTIONS])
+            faults.append((key, f"unknown option of the adapter {adapter.name}; known: {', '.join(known)}{suggest(key, known)}"))
             continue
-        fault = common.fault(value) if common is not None else _type_fault(adapter.options[key], value)
+        fault = common.fault(value) if common is not None else _type_fault(adapter.options[key], own_value(adapter.options[key], value))
         if fault:
             faults.append((key, fault))
     return faults

@@ -47,9 +47,11 @@ class Option:
     doc: str
 
     def read(self, value: Any) -> Any:
-        """The value as the rules use it: YAML's and Lua's on and off are words where words are expected."""
+        """The value as the rules use it: YAML's and Lua's on and off are words where words are expected, and true or false elsewhere."""
         if isinstance(value, bool) and self.kind == "choice" and value not in self.values:
             return "on" if value else "off"
+        if self.kind == "switch" or (self.kind == "choice" and True in self.values and value not in self.values):
+            return switched(value)
         if self.kind == "names" and isinstance(value, Mapping) and not value:
             return ()  # Lua's {} is both
         return value
@@ -76,6 +78,19 @@ class Option:
         if self.kind == "ranges" and not (isinstance(value, Mapping) and all(isinstance(name, str) and _is_range(pair) for name, pair in value.items())):
             return "must map names to pairs of numbers, the least and the most"
         return None
+
+
+_SWITCHED = {"on": True, "yes": True, "off": False, "no": False}
+
+
+def switched(value: Any) -> Any:
+    """True or false for YAML's bare words, which a config keeps as texts; any other value as it is."""
+    return _SWITCHED.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def own_value(default: Any, value: Any) -> Any:
+    """The value of an option that an adapter declares with this default."""
+    return switched(value) if isinstance(default, bool) else value
 
 
 def _is_range(pair: Any) -> bool:
@@ -197,7 +212,9 @@ def settings(adapter: Adapter, model: str, configured: Mapping[str, Any], base_u
     section = section_of(adapter.models, configured.get("known_as") or model, base_url or adapter.base_url)
     values = {name: option.default for name, option in COMMON_OPTIONS.items()}
     for layer in (adapter.options, section.get("options") or {}, configured):
-        values.update({name: COMMON_OPTIONS[name].read(value) if name in COMMON_OPTIONS else value for name, value in layer.items()})
+        values.update(
+            {name: COMMON_OPTIONS[name].read(value) if name in COMMON_OPTIONS else own_value(adapter.options.get(name), value) for name, value in layer.items()}
+        )
     return Settings(adapter.name, values, _rule(adapter.thinking, section.get("thinking")), base_url or _filled(adapter.base_url, values))
 
 

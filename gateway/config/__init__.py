@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.config.agents import Agent
 from gateway.config.agents import Tool as AgentTool
 from gateway.config.build import embedded, load, parse
-from gateway.config.fields import suggest
+from gateway.config.fields import suggest, unknown
 from gateway.config.revision import revision
 from gateway.config.schema import Row, reference, schema
 from gateway.config.starter import Known, starter
@@ -63,4 +63,5 @@ __all__ = [
     "schema",
     "starter",
     "suggest",
+    "unknown",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.config.fields import TEXT, WRONG, Field, Listing, Place, Reading, Schema, Section, Table, unknown
 from gateway.config.kinds import AMOUNT, BOOLEAN, COUNT, DURATION, HEADER_VALUE, HOST_PORT, MODEL_NAME, PATH, URL, WHOLE, header_name, name, within, words
-from gateway.config.reader import Entry, Node
+from gateway.config.reader import Entry, Node, quote
 from gateway.config.values import matched
 
 PATTERNS = ("simple", "react", "two_stage", "reflection", "plan_and_solve")
@@ -142,6 +142,10 @@ class ModelReference:
         text = MODEL_NAME.read(node, path, reading)
         if not isinstance(text, str):
             return WRONG
+        if not self.globs and text.startswith("agent/") and not node.hidden:
+            return reading.fault(
+                path, f"{quote(text)} is no model for an agent: it runs on an entry of models or provider/model, and calls another as a tool, agent:NAME", node
+            )
         if (self.globs and any(c in text for c in "*?[")) or self._known(text, reading):
             return text
         names = [*reading.names.get("models", ()), *(f"agent/{n}" for n in reading.names.get("agents", ()))]

@@ -54,16 +54,16 @@ def build(text: str, file: str, base: Path, env: Mapping[str, str]) -> Config:
     root = read(text, env, faults, file)
     reading = Reading(root, base, env)
     reading.faults = faults
-    config = FILE.read(root, (), reading)
+    config: Config = FILE.read(root, (), reading)
     if "providers" in root.entries and reading.names.get("providers") == ():
         reading.fault(("providers",), "at least one provider is needed", root.entries["providers"])
-    if isinstance(config, Config):
-        _check_keys(config, root, reading)
-    if reading.faults or not isinstance(config, Config):
-        raise ConfigError(sorted(reading.faults, key=lambda fault: (fault.line, fault.column)), file)
+    _check_keys(config, root, reading)
     warnings = tuple(sorted(reading.warnings, key=lambda fault: (fault.line, fault.column)))
     adapters_dir = config.adapters_dir if "adapters_dir" in root.entries else base / config.adapters_dir
-    return replace(config, adapters_dir=adapters_dir, file=file, base=base, places=reading.places, warnings=warnings)
+    config = replace(config, adapters_dir=adapters_dir, file=file, base=base, places=reading.places, warnings=warnings)
+    if reading.faults:
+        raise ConfigError(reading.faults, file, config)
+    return config
 
 
 def _check_keys(config: Config, root: Node, reading: Reading) -> None:

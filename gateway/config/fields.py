@@ -39,9 +39,9 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def unknown(what: str, word: str, known: Iterable[str]) -> str:
-    """`unknown WHAT "word"`, with the most similar known word, or all of them where none is."""
+    """`unknown WHAT "word"`, with the known words and the most similar of them."""
     known = list(known)
-    return f"unknown {what} {quote(word)}" + (suggest(word, known) or (f"; known: {', '.join(known)}" if known else ""))
+    return f"unknown {what} {quote(word)}" + (f"; known: {', '.join(known)}" if known else "") + suggest(word, known)
 
 
 class Reading:
@@ -325,7 +325,8 @@ class Section:
 
     `adapt` gets the values that were given, may report what is wrong between them, and
     returns the arguments of `make`. `inline`: the values are handed to the section above
-    instead. `named`: the first argument is the map's own key.
+    instead. `named`: the first argument is the map's own key. `lenient`: what is sound is made
+    although a part is not, so that what it refers to can be checked too.
     """
 
     name: str
@@ -334,6 +335,7 @@ class Section:
     adapt: Adapt | None = None
     inline: bool = False
     named: bool = False
+    lenient: bool = False
     by_name: Mapping[str, Field] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -354,7 +356,7 @@ class Section:
             if isinstance(adapted, _Wrong):
                 return WRONG
             values = adapted
-        if not good:
+        if not good and not self.lenient:
             return WRONG
         if self.inline:
             return values

@@ -229,13 +229,15 @@ def substitute(text: str, env: Mapping[str, str]) -> tuple[str, bool]:
         if open_brace:
             raise ValueError("a variable is written ${NAME} or ${NAME:-default}, a literal dollar $$")
         found = True
+        if default and "${" in default:
+            raise ValueError("a default may not hold another variable")
         given: str = env.get(name, "")
         if not _is_unicode(given):
             raise ValueError(f"the environment variable {name} is not UTF-8 text")
         if given:
             return given
         if has_default:
-            return str(default)
+            return str(default).replace("$$", "$")
         state = "empty" if name in env else "not set"
         raise ValueError(f"the environment variable {name} is {state}; set it, or write ${{{name}:-default}}")
 

@@ -245,6 +245,7 @@ PROVIDER = Section(
     ),
     adapt=_one_key_setting,
     named=True,
+    lenient=True,
 )
 
 
@@ -463,4 +464,5 @@ FILE = Section(
         Field("hook_budget", HOOK_BUDGET, "what one call of a Lua hook may cost"),
         Field("retention", RETENTION, "how long the store keeps what is over"),
     ),
+    lenient=True,
 )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Context, Hooks, Loader, builtin_folder, check_options
+from gateway.adapters.rules import COMMON_OPTIONS
 from gateway.config import HookBudget
 from gateway.errors import AdapterError
 
@@ -123,7 +124,7 @@ def test_the_earlier_folder_wins_and_names_are_the_union(tmp_path: Path) -> None
 
     assert loader.get("a").env == "OWN"
     assert loader.names() == ["a", "b"]
-    with pytest.raises(AdapterError, match="no adapter 'aa'; did you mean \"a\""):
+    with pytest.raises(AdapterError, match='unknown adapter "aa"; known: a, b; did you mean "a"'):
         loader.get("aa")
 
 
@@ -132,7 +133,7 @@ def test_a_name_cannot_leave_the_folders(tmp_path: Path, name: str) -> None:
     write(tmp_path, "a.lua", "")
     write(tmp_path / "own", "a.lua", "")
 
-    with pytest.raises(AdapterError, match="no adapter"):
+    with pytest.raises(AdapterError, match="unknown adapter"):
         Loader([tmp_path / "own"], BUDGET).get(name)
 
 
@@ -200,7 +201,7 @@ def test_a_file_that_is_gone_goes_on(tmp_path: Path) -> None:
     path.unlink()
 
     assert [loader.get("a").env for _ in range(2)] == ["ONE", "ONE"]
-    assert loader.faults == {"a": "no adapter 'a'"}
+    assert loader.faults == {"a": 'unknown adapter "a"'}
     write(tmp_path, "a.lua", 'return {env = "ONE"}')
     assert (loader.get("a").env, loader.faults) == ("ONE", {})
 
@@ -230,8 +231,10 @@ def test_messages_hold_no_home_folder(tmp_path: Path) -> None:
 
 def test_options_are_checked_against_both_declarations(make: Any) -> None:
     adapter = make("return {options = {text = 'x', number = 1, flag = true, list = array{}, object = {}, any = null}}", "o.lua")
-    good = {"text": "y", "number": 2.5, "flag": False, "list": [1], "object": {"a": 1}, "any": 5, "reasoning_echo": "all", "hoist_extra_body": True}
-    bad = {"text": 1, "number": True, "flag": "yes", "list": "x", "object": [], "reasoning_echo": "sometimes", "reasoning_plaseholder": "", "txet": ""}
+    good = {"text": "y", "number": 2.5, "flag": "off", "list": [1], "object": {"a": 1}, "any": 5, "reasoning_echo": "all", "hoist_extra_body": True}
+    bad = {"text": 1, "number": True, "flag": "true", "list": "x", "object": [], "reasoning_echo": "sometimes", "reasoning_plaseholder": "", "txet": ""}
+
+    known = ", ".join([*sorted(adapter.options), *COMMON_OPTIONS])
 
     assert check_options(adapter, good) == []
     assert check_options(adapter, bad) == [
@@ -241,8 +244,8 @@ def test_options_are_checked_against_both_declarations(make: Any) -> None:
         ("list", "must be a list"),
         ("object", "must be a mapping"),
         ("reasoning_echo", "must be one of null, none, tool_turns, with_tools, all"),
-        ("reasoning_plaseholder", 'unknown option of the adapter o; did you mean "reasoning_placeholder"?'),
-        ("txet", 'unknown option of the adapter o; did you mean "text"?'),
+        ("reasoning_plaseholder", f'unknown option of the adapter o; known: {known}; did you mean "reasoning_placeholder"?'),
+        ("txet", f'unknown option of the adapter o; known: {known}; did you mean "text"?'),
     ]
 
 

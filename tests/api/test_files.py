@@ -58,5 +58,5 @@ async def test_an_unreachable_provider_is_a_502() -> None:
 
 
 def test_an_unknown_provider_of_files_is_a_fault_with_its_place() -> None:
-    with pytest.raises(ConfigError, match=r'server.files: unknown provider "openia"; did you mean "openai"'):
+    with pytest.raises(ConfigError, match=r'server.files: unknown provider "openia"; known: openai; did you mean "openai"'):
         config.parse("server: {files: openia}\nproviders: {openai: {api_key: k-0123456789}}\nmodels: {m: openai/x}\n", env={})

@@ -41,7 +41,7 @@ def test_check_says_fine_or_names_every_fault_with_its_place(here: Path, capsys:
 
     assert main(["check", "bad.yaml"]) == 1
     out = capsys.readouterr().out
-    assert 'bad.yaml:6:19: models.smart.chain[0]: unknown provider "deepsek"; did you mean "deepseek"?' in out
+    assert 'bad.yaml:6:19: models.smart.chain[0]: unknown provider "deepsek"; known: deepseek, spare; did you mean "deepseek"?' in out
     assert 'bad.yaml:7:1: nonsense: unknown key "nonsense"' in out
 
 
@@ -51,8 +51,54 @@ def test_check_reports_what_only_adapters_know_with_its_place(here: Path, capsys
     assert main(["check", "bad.yaml"]) == 1
     out = capsys.readouterr().out
     assert "bad.yaml:3:" in out
-    assert 'providers.deepseek.options.reasoning_ecko: unknown option of the adapter deepseek; did you mean "reasoning_echo"?' in out
+    assert "providers.deepseek.options.reasoning_ecko: unknown option of the adapter deepseek; known: " in out
+    assert '; did you mean "reasoning_echo"?\n' in out
     assert "providers.deepseek.hooks[0]: " in out
+
+
+FAULTY = """\
+server: {port: x}
+providers:
+  a: {adapter: nope}
+  b: {adapter: openai, base_url: "mock://?stauts=1", options: {zz: 1}, retries: many}
+  deepseek: {api_key: "a b", options: {yy: 1}}
+models:
+  m: {chain: [b/x, c/x]}
+agents:
+  w: {pattern: simple, model: agent/v, tools: ["python:no.py:x"]}
+  v: {pattern: simple, model: a/x, tools: ["python:no.py:x", "agent:v"], approval: {tools: [calc]}}
+"""
+
+
+def test_check_names_the_faults_that_only_adapters_and_tools_know_beside_those_of_the_text(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "bad.yaml").write_text(FAULTY)
+
+    assert main(["check", "bad.yaml"]) == 1
+    places = [line.split(": ")[:2] for line in capsys.readouterr().out.splitlines()]
+    assert places == [
+        ["bad.yaml:1:16", "server.port"],
+        ["bad.yaml:3:16", "providers.a.adapter"],
+        ["bad.yaml:4:34", "providers.b.base_url"],
+        ["bad.yaml:4:68", "providers.b.options.zz"],
+        ["bad.yaml:4:81", "providers.b.retries"],
+        ["bad.yaml:5:23", "providers.deepseek.api_key"],  # not also that there is none
+        ["bad.yaml:5:44", "providers.deepseek.options.yy"],
+        ["bad.yaml:7:20", "models.m.chain[1]"],
+        ["bad.yaml:9:31", "agents.w.model"],
+        ["bad.yaml:10:44", "agents.v.tools[0]"],
+        ["bad.yaml:10:91", "agents.v.approval.tools[0]"],
+    ]
+
+
+def test_faults_of_providers_do_not_hide_those_of_agents(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "bad.yaml").write_text(
+        CONFIG.replace("adapter: openai", "adapter: opneai") + "agents: {w: {pattern: simple, model: smart, tools: ['python:no.py:x']}}\n"
+    )
+
+    assert main(["check", "bad.yaml"]) == 1
+    out = capsys.readouterr().out
+    assert 'providers.spare.adapter: unknown adapter "opneai"; known: anthropic, ' in out
+    assert "agents.w.tools[0]: no.py: there is no such file\n" in out
 
 
 def test_check_prints_a_schema(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway import config
 from gateway.app import secrets_of
-from gateway.config.agents import AgentLimits, Thinking
+from gateway.config.agents import TOOLS, AgentLimits, Thinking
 from gateway.errors import ConfigError
 
 HEAD = "providers: {a: {}}\nmodels: {smart: a/x, gpt-*: a/gpt-*}\nagents:\n  w: {pattern: simple, model: smart}\n"
@@ -29,7 +29,7 @@ def test_an_agent_needs_little() -> None:
     assert (agent.pattern, agent.model, agent.tools, agent.thinking, agent.limits) == ("react", "a/any", (), Thinking(), AgentLimits())
 
 
-@pytest.mark.parametrize("model", ["smart", "gpt-5", "a/b/c", "agent/w"])
+@pytest.mark.parametrize("model", ["smart", "gpt-5", "a/b/c"])
 def test_a_model_is_whatever_a_request_may_name(model: str) -> None:
     assert parse(f"pattern: simple, model: {model}").model == model
 
@@ -39,16 +39,25 @@ def test_a_model_is_whatever_a_request_may_name(model: str) -> None:
     [
         ("model: smart", "agents.x: pattern is missing"),
         ("pattern: rect, model: smart", 'agents.x.pattern: "rect" is none of simple, react, two_stage, reflection, plan_and_solve; did you mean "react"?'),
-        ("pattern: react, model: smrat", 'agents.x.model: unknown model "smrat"; did you mean "smart"?'),
+        ("pattern: react, model: smrat", 'agents.x.model: unknown model "smrat"; known: smart, gpt-*, agent/w, agent/x; did you mean "smart"?'),
         ("pattern: react, model: b/x", 'agents.x.model: unknown model "b/x"; known: smart, gpt-*, agent/w, agent/x'),
-        ("pattern: react, model: agent/y", 'agents.x.model: unknown model "agent/y"; did you mean "agent/x"?'),
-        ("pattern: react, model: smart, tools: [calculater]", 'agents.x.tools[0]: unknown tool "calculater"; did you mean "calculator"?'),
+        (
+            "pattern: react, model: agent/y",
+            'agents.x.model: "agent/y" is no model for an agent: it runs on an entry of models or provider/model, and calls another as a tool, agent:NAME',
+        ),
+        (
+            "pattern: react, model: smart, tools: [calculater]",
+            f'agents.x.tools[0]: unknown tool "calculater"; known: {", ".join(TOOLS)}; did you mean "calculator"?',
+        ),
         ("pattern: react, model: smart, tools: [{calculator: {}}]", "agents.x.tools[0].calculator: calculator has no options"),
-        ("pattern: react, model: smart, tools: [{fetsh: {}}]", 'agents.x.tools[0].fetsh: unknown tool "fetsh"; did you mean "fetch"?'),
+        (
+            "pattern: react, model: smart, tools: [{fetsh: {}}]",
+            f'agents.x.tools[0].fetsh: unknown tool "fetsh"; known: {", ".join(TOOLS)}; did you mean "fetch"?',
+        ),
         ("pattern: react, model: smart, tools: [{}]", "agents.x.tools[0]: a tool with options is a map of its name to them: {fetch: {...}}"),
         ("pattern: react, model: smart, tools: [{fetch: {allow: [http://a]}}]", 'agents.x.tools[0].fetch.allow[0]: "http://a" is not a host or host:port'),
         ('pattern: react, model: smart, tools: ["python:tools:f"]', "agents.x.tools[0]: a function is named python:FILE.py:NAME"),
-        ('pattern: react, model: smart, tools: ["agent:ww"]', 'agents.x.tools[0]: unknown agent "ww"; did you mean "w"?'),
+        ('pattern: react, model: smart, tools: ["agent:ww"]', 'agents.x.tools[0]: unknown agent "ww"; known: w, x; did you mean "w"?'),
         (
             "pattern: react, model: smart, tools: [{web_search: {backend: local}}]",
             "agents.x.tools[0].web_search: backend local needs path, the folder to search",

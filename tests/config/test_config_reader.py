@@ -107,6 +107,7 @@ def test_substitution(text: str, env: dict[str, str], value: str) -> None:
         ("${A}", {"A": ""}, "the environment variable A is empty; set it, or write ${A:-default}"),
         ("${A", {}, "a variable is written ${NAME} or ${NAME:-default}, a literal dollar $$"),
         ("${A-x}", {}, "a variable is written ${NAME} or ${NAME:-default}, a literal dollar $$"),
+        ("${A:-${B}}", {"A": "x", "B": "y"}, "a default may not hold another variable"),
         ("${1}", {}, "a variable is written ${NAME} or ${NAME:-default}, a literal dollar $$"),
         ("${A}", {"A": "\udcff"}, "the environment variable A is not UTF-8 text"),
     ],
