@@ -86,7 +86,7 @@ def test_check_names_the_faults_that_only_adapters_and_tools_know_beside_those_o
         ["bad.yaml:7:20", "models.m.chain[1]"],
         ["bad.yaml:9:31", "agents.w.model"],
         ["bad.yaml:10:44", "agents.v.tools[0]"],
-        ["bad.yaml:10:91", "agents.v.approval.tools[0]"],
+        ["bad.yaml:10:93", "agents.v.approval.tools[0]"],
     ]
 
 
