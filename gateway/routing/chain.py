@@ -62,9 +62,7 @@ class Chain:
             while (step := plan.next(clock())) is not None:
                 trial = self._trial(step)
                 try:
-                    refusal = await trial.enter(plan)
-                    if refusal is not None:
-                        plan.turned_away(trial.target, refusal)
+                    if not await trial.enter(plan):
                         continue
                     if patience is not None:
                         trial = await hedged(trial, patience, plan, self._trial)

@@ -51,12 +51,13 @@ async def _rival(plan: Plan, make: Callable[[Step], Trial]) -> Trial | None:
     if step is None:
         return None
     trial = make(step)
-    refusal = trial.try_enter(plan)
-    if refusal is None:
-        return trial
-    plan.turned_away(trial.target, refusal)
-    await trial.close()
-    return None
+    entered = False
+    try:
+        entered = await trial.enter(plan, wait=False)
+    finally:
+        if not entered:
+            await trial.close()
+    return trial if entered else None
 
 
 async def _some(trials: list[Trial], patience: float | None = None) -> None:

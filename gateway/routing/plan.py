@@ -104,8 +104,8 @@ class Plan:
         return self._first(now)
 
     def rival(self, now: float) -> Step | None:
-        """The next target for a request whose present one is slow."""
-        return self._first(now) if self.request.fallback else None
+        """The next target for a request whose present one is slow; none that rests, as long as that one may answer."""
+        return self._first(now, rests=False) if self.request.fallback else None
 
     def failed(self, error: UpstreamError, target: config.Target | None = None) -> None:
         """`target`: whose failure it is, where that is not the last call's."""
@@ -127,6 +127,15 @@ class Plan:
         """There was no place for the last call at its provider."""
         self.missed()
         self._leave_out(target, Reason.of(refusal))
+
+    def tried_elsewhere(self) -> None:
+        """Another process tries the last call's target out; whether it is asked all the same is weighed anew in its turn."""
+        self.missed()
+        assert self._call is not None
+        target = self._call.target
+        assert target is not None
+        if all(failure.target is not target for failure in self.failures):
+            self._waiting.insert(0, target)
 
     def settled(self) -> None:
         """The request has its answer, or will have none: it is no burden any more. May be called again."""
@@ -156,9 +165,9 @@ class Plan:
             return error.kind in self.settings.move_on
         return failures.MOVES[error.kind].moves_on is not False
 
-    def _first(self, now: float) -> Step | None:
-        """The first call to the next target."""
-        target = self._pick(now)
+    def _first(self, now: float, rests: bool = True) -> Step | None:
+        """The first call to the next target; `rests`: to one that rests, where no other is left."""
+        target = self._pick(now, rests)
         if target is None:
             return None
         settings = self.fleet.providers[target.provider]
@@ -199,7 +208,7 @@ class Plan:
         self._spent += 1
         self.fleet.budget.again += 1
 
-    def _pick(self, now: float) -> config.Target | None:
+    def _pick(self, now: float, rests: bool) -> config.Target | None:
         while self._waiting:
             target = self._waiting.pop(0)
             reason = self.skip(target, now)
@@ -209,7 +218,7 @@ class Plan:
                 self._resting.append(target)
             else:
                 self._leave_out(target, reason)
-        while self._resting:
+        while rests and self._resting:
             target = self._resting.pop(0)
             reason = self.skip(target, now, last_resort=True)
             if reason is None:

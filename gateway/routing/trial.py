@@ -14,7 +14,7 @@ from gateway.chat import Attempt, Chunk, Json, Record
 from gateway.errors import Skipped, UpstreamError
 from gateway.routing.bounds import Bounds, Pass, Refusal
 from gateway.routing.fleet import Fleet
-from gateway.routing.keyring import KEY_FAULTS
+from gateway.routing.keyring import KEY_FAULTS, Keyring
 from gateway.routing.plan import Plan, Step
 from gateway.telemetry import Telemetry
 from gateway.upstream import NothingToRepair, Provider
@@ -31,16 +31,19 @@ class Trial:
 
     __slots__ = (
         "_began",
+        "_begun",
         "_call",
         "_first",
         "_fleet",
         "_key",
+        "_key_began",
         "_open",
         "_own",
         "_pass",
         "_pause",
         "_provider",
         "_record",
+        "_secret",
         "_start",
         "_telemetry",
         "_usage",
@@ -70,34 +73,53 @@ class Trial:
         self._telemetry = telemetry
         self._pass: Pass | None = None
         self._key: str | None = None
-        self._open = False
-        self._start = self._first = 0.0
+        self._secret: config.Secret | None = None
+        self._begun = self._open = False
+        self._began = self._key_began = self._start = self._first = 0.0
         if apart:
             self._own = Record(record.id, record.endpoint, tenant=record.tenant)
             self._call = replace(call, record=self._own)
         self._usage = self._own.usage
 
-    async def enter(self, plan: Plan) -> Refusal | None:
-        """Wait out the pause, and for a place; the reason where there is none."""
+    async def enter(self, plan: Plan, *, wait: bool = True) -> bool:
+        """Wait out the pause, and for a place (not where `wait` is off). False: it is not made, and the plan knows why."""
         if self._pause:
             await asyncio.sleep(self._pause)
-        bounds = self._fleet.bounds.get(self.target.provider)
-        return self._entered(await bounds.enter(plan.tokens, self._call.deadline, self._exchanges(bounds))) if bounds is not None else None
-
-    def try_enter(self, plan: Plan) -> Refusal | None:
-        """The same without waiting."""
-        bounds = self._fleet.bounds.get(self.target.provider)
-        return self._entered(bounds.try_enter(plan.tokens, self._exchanges(bounds))) if bounds is not None else None
+        fleet, provider = self._fleet, self.target.provider
+        ring = fleet.keyrings.get(provider)
+        if (ring is not None or fleet.health.on_trial(self.target.name)) and not await self._permitted(ring):
+            plan.tried_elsewhere()
+            return False
+        bounds = fleet.bounds.get(provider)
+        if bounds is not None:
+            exchanges = self._exchanges(bounds)
+            found = await bounds.enter(plan.tokens, self._call.deadline, exchanges) if wait else bounds.try_enter(plan.tokens, exchanges)
+            if isinstance(found, Refusal):
+                plan.turned_away(self.target, found)
+                return False
+            self._pass = found
+        return True
 
     def _exchanges(self, bounds: Bounds) -> int:
         """Requests that this one is to its provider."""
         return len(self._provider.parts(self._call)) or 1 if bounds.limits.rpm is not None else 1
 
-    def _entered(self, found: Pass | Refusal) -> Refusal | None:
-        if isinstance(found, Refusal):
-            return found
-        self._pass = found
-        return None
+    async def _permitted(self, ring: Keyring | None) -> bool:
+        """Whether the target may be asked, and with which key, where one of them may be tried out by another process."""
+        health = self._fleet.health
+        self._begun = True
+        self._began = health.begin(self.target.name)
+        if not await health.leave(self.target.name, self._began):
+            return False
+        while ring is not None:
+            number = ring.take()
+            self._key, self._secret = ring.names[number], ring.keys[number]
+            self._key_began = health.begin(self._key)
+            if await health.leave(self._key, self._key_began):
+                break
+            if not (ring.free() or ring.may_probe()):
+                return False
+        return True
 
     def start(self) -> asyncio.Task[Chunk | None]:
         """Fetch the first content in a task of its own; `content` then gives what came of it."""
@@ -108,24 +130,23 @@ class Trial:
         """The first chunk, which has content; None: the answer has no chunks. Raises what the provider raises."""
         if self.early is not None and self.early.done():
             return self.early.result()
-        fleet, key = self._fleet, None
-        ring = fleet.keyrings.get(self.target.provider)
-        if ring is not None:
-            number = ring.take()
-            key, self._key = ring.keys[number], ring.names[number]
-            fleet.health.begin(self._key)
+        fleet = self._fleet
         self._start = time.perf_counter()
-        self._began = fleet.health.begin(self.target.name)
+        if not self._begun:
+            self._began = fleet.health.begin(self.target.name)
         self._open = True
         if fleet.measures:
             fleet.speeds.begin(self.target.name, self._call.stream)
-        self.chunks = self._provider.generate(self._call, key)
+        self.chunks = self._provider.generate(self._call, self._secret)
         return await anext(self.chunks, None)
 
     def commit(self) -> None:
         """The first content is there: from now on the answer is this one's."""
         self.committed = True
         self._first = time.perf_counter()
+        self._fleet.health.answers(self.target.name, self._began)
+        if self._key is not None:
+            self._fleet.health.answers(self._key, self._key_began)
         record, own = self._record, self._own
         if record.first_content is None:
             record.first_content = self._first
@@ -140,7 +161,7 @@ class Trial:
         self._open = False
         self._fleet.health.good(self.target.name, self._began)
         if self._key is not None:
-            self._fleet.health.good(self._key, self._began)
+            self._fleet.health.good(self._key, self._key_began)
         self._telemetry.attempt(self._record, self.attempt)
         usage = self._settle()
         if self._fleet.measures and self.committed:
@@ -191,6 +212,8 @@ class Trial:
             self._settle()
             if self._fleet.measures and why is not None and not self.committed:
                 self._fleet.speeds.waited(self.target.name, self._call.stream, time.perf_counter() - self._start)
+        elif self._begun:  # and perhaps never sent
+            self._release()
         if self._pass is not None:
             self._fleet.bounds[self.target.provider].leave(self._pass, None)
 
@@ -198,19 +221,19 @@ class Trial:
         """A failure that is about the key rests the key, where there are several; every other one is the target's."""
         health, cooldown = self._fleet.health, self._provider.settings.cooldown
         if self._key is not None and error.kind in KEY_FAULTS:
-            health.bad(self._key, self._began, error, cooldown)
-            health.release(self.target.name)
+            health.bad(self._key, self._key_began, error, cooldown)
+            health.release(self.target.name, self._began)
             return
         health.bad(self.target.name, self._began, error, cooldown)
         if self._key is not None:
-            health.release(self._key)
+            health.release(self._key, self._key_began)
         if self._fleet.measures and error.kind in ("timeout", "first_token_timeout"):
             self._fleet.speeds.waited(self.target.name, self._call.stream, time.perf_counter() - self._start)
 
     def _release(self) -> None:
-        self._fleet.health.release(self.target.name)
+        self._fleet.health.release(self.target.name, self._began)
         if self._key is not None:
-            self._fleet.health.release(self._key)
+            self._fleet.health.release(self._key, self._key_began)
 
     def _settle(self) -> Json | None:
         """Count what the exchange used, as its provider told; gives that usage."""

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.config import Cooldown
 from gateway.errors import UpstreamError
-from gateway.routing.health import Health
+from gateway.routing.health import Health, State
 
 COOLDOWN = Cooldown(after=3, base=5, max=300)
 
@@ -149,10 +149,10 @@ def test_a_rest_of_our_own_gets_one_probe_at_a_time(health: Health) -> None:
     fail(health, "auth")
     assert health.may_probe("a/m")
 
-    health.begin("a/m")
+    began = health.begin("a/m")
     assert not health.may_probe("a/m")
 
-    health.release("a/m")
+    health.release("a/m", began)
     assert health.may_probe("a/m")
 
 
@@ -169,3 +169,70 @@ def test_targets_are_apart(health: Health) -> None:
 
     assert health.free("b/m")
     assert list(health.resting()) == ["a/m"]
+
+
+def test_one_that_is_tried_out_while_others_learn_of_a_longer_rest_is_free_when_that_is_over(health: Health, clock: Clock) -> None:
+    """The trial began before the rest that was heard, so its answer wakes nobody; it must not count as under way for ever either."""
+    fail(health, "rate_limit")
+    clock.now += 5
+    trial = health.begin("a/m")
+    clock.now += 1
+    health.hear({"a/m": State(rests=2, until=clock.now + 10, since=clock.now, kind="rate_limit", told=True)}, clock.now)
+    health.good("a/m", trial)
+    assert health.rest("a/m") == 10
+
+    clock.now += 10
+    assert health.free("a/m")
+
+
+def test_an_older_attempt_that_ends_does_not_end_the_trial(health: Health, clock: Clock) -> None:
+    old = health.begin("a/m")
+    clock.now += 1
+    fail(health, "rate_limit")
+    clock.now += 5
+    trial = health.begin("a/m")
+    clock.now += 1
+
+    health.release("a/m", old)
+    assert not health.free("a/m")
+    health.release("a/m", trial)
+    assert health.free("a/m")
+
+
+def test_with_the_first_content_of_a_trial_the_next_one_may_begin_and_a_whole_answer_ends_it(health: Health, clock: Clock) -> None:
+    fail(health, "rate_limit")
+    clock.now += 5
+    first = health.begin("a/m")
+    assert not health.free("a/m")
+    health.answers("a/m", first)
+    assert health.free("a/m")
+
+    clock.now += 1
+    second = health.begin("a/m")
+    assert not health.free("a/m"), "one at a time until a whole answer is there"
+    health.good("a/m", first)
+    assert health.free("a/m")
+    health.good("a/m", second)
+    assert not health.on_trial("a/m")
+
+
+def test_a_rest_that_is_heard_again_a_moment_later_is_no_new_one(health: Health, clock: Clock) -> None:
+    """What is heard has been under way for a while: its end is never quite the same."""
+    fail(health, "rate_limit")
+    clock.now += 5
+    trial = health.begin("a/m")
+    clock.now += 1
+    health.hear({"a/m": State(rests=1, until=clock.now - 0.9, since=clock.now, kind="rate_limit", told=True)}, clock.now)
+    health.good("a/m", trial)
+
+    assert not health.on_trial("a/m")
+
+
+def test_a_target_of_which_the_others_tell_nothing_any_more_has_answered_there(health: Health, clock: Clock) -> None:
+    heard = State(rests=1, until=clock.now + 5, since=clock.now, kind="rate_limit", told=True)
+    health.hear({"a/m": heard}, clock.now)
+    clock.now += 6
+    assert health.on_trial("a/m")
+
+    health.hear({}, clock.now)
+    assert not health.on_trial("a/m")
