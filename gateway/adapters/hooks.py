@@ -44,6 +44,7 @@ class Adapter:
     models    per-model sections, frozen JSON data, read by gateway.adapters.rules
     options   declared options with their defaults, frozen JSON data
     thinking  the declared thinking rule, frozen JSON data, read by gateway.adapters.rules
+    lines     where each hook begins
     digest    of the file's bytes: equal in every process that has the same file
     """
 
@@ -61,6 +62,7 @@ class Adapter:
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     thinking: Mapping[str, Any] | None = None
     hooks: Mapping[str, Hook] = field(default_factory=lambda: MappingProxyType({}))
+    lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     digest: str = ""
 
 
@@ -266,11 +268,11 @@ def _classified(file: Adapter, given: Any) -> dict[str, Any]:
         raise _wrong(file, "classify_error", given, "{class=, retry_after=, message=} or nil")
     kind, retry_after, message = given.get("class"), given.get("retry_after"), given.get("message")
     if kind not in FAILURE_CLASSES:
-        raise AdapterError(f"{label(file)}: classify_error gave the unknown class {str(kind)[:60]!r}{suggest(str(kind), FAILURE_CLASSES)}")
+        raise AdapterError(f"{_at(file, 'classify_error')}: classify_error gave the unknown class {str(kind)[:60]!r}{suggest(str(kind), FAILURE_CLASSES)}")
     if retry_after is not None and (type(retry_after) not in (int, float) or retry_after < 0):
-        raise AdapterError(f"{label(file)}: classify_error gave a retry_after that is no number of seconds")
+        raise AdapterError(f"{_at(file, 'classify_error')}: classify_error gave a retry_after that is no number of seconds")
     if message is not None and type(message) is not str:
-        raise AdapterError(f"{label(file)}: classify_error gave a message that is no string")
+        raise AdapterError(f"{_at(file, 'classify_error')}: classify_error gave a message that is no string")
     return {"class": kind, "retry_after": retry_after, "message": message}
 
 
@@ -280,7 +282,7 @@ def _built(file: Adapter, given: Any, earlier: dict[str, Any]) -> dict[str, Any]
     built = dict(earlier)
     if given.get("path") is not None:
         if type(given["path"]) is not str:
-            raise AdapterError(f"{label(file)}: build_request gave a path that is no string")
+            raise AdapterError(f"{_at(file, 'build_request')}: build_request gave a path that is no string")
         built["path"] = given["path"]
     for name in ("query", "headers"):
         if given.get(name) is not None:
@@ -290,21 +292,26 @@ def _built(file: Adapter, given: Any, earlier: dict[str, Any]) -> dict[str, Any]
 
 def _texts(file: Adapter, name: str, given: Any) -> dict[str, str]:
     if type(given) is not dict:
-        raise AdapterError(f"{label(file)}: build_request gave {name} that are no object")
+        raise AdapterError(f"{_at(file, 'build_request')}: build_request gave {name} that are no object")
     texts = {}
     for key, value in given.items():
         if type(value) not in (str, int, float) or _UNPRINTABLE.search(f"{key}{value}"):
-            raise AdapterError(f"{label(file)}: build_request gave a value for {name}.{str(key)[:60]} that is no printable text")
+            raise AdapterError(f"{_at(file, 'build_request')}: build_request gave a value for {name}.{str(key)[:60]} that is no printable text")
         texts[str(key)] = str(value)
     return texts
 
 
 def _wrong(file: Adapter, hook: str, given: Any, wanted: str) -> AdapterError:
-    return AdapterError(f"{label(file)}: {hook} gave {_kind(given)}; it gives {wanted}")
+    return AdapterError(f"{_at(file, hook)}: {hook} gave {_kind(given)}; it gives {wanted}")
 
 
 def _kind(value: Any) -> str:
     return {type(None): "nil", dict: "an object", list: "a list", str: "a string", bool: "a boolean"}.get(type(value), "a number")
+
+
+def _at(file: Adapter, hook: str) -> str:
+    """The file and the line at which the hook begins."""
+    return f"{label(file)}:{file.lines[hook]}" if hook in file.lines else label(file)
 
 
 def label(adapter: Adapter) -> str:

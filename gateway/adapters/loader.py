@@ -170,7 +170,7 @@ def _adapter(path: Path, language: str, file: LuaFile | PythonFile, source: byte
         raise AdapterError(f"{file.name}: {fault}")
     data = {key: freeze(value) for key, value in file.data.items() if value is not None}
     hooks = MappingProxyType({name: file.hook(name) for name in HOOKS if name in file.lines})
-    return Adapter(name=path.stem, path=path, language=language, hooks=hooks, digest=sha256(source).hexdigest(), **data)
+    return Adapter(name=path.stem, path=path, language=language, hooks=hooks, lines=dict(file.lines), digest=sha256(source).hexdigest(), **data)
 
 
 def _unknown_names(file: LuaFile | PythonFile) -> Iterator[str]:

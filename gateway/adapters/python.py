@@ -13,6 +13,7 @@ from typing import Any
 
 from gateway.adapters.helpers import Here
 from gateway.adapters.hooks import DATA, HOOKS, Context, log
+from gateway.chat import dumps
 from gateway.errors import AdapterError, GatewayError
 
 SLOW = 0.05
@@ -51,10 +52,12 @@ class PythonFile:
             here.body, here.ctx = args[0], ctx
             started = perf_counter()
             try:
-                return function(*args) if takes_ctx else function(*args[:-1])
+                given = function(*args) if takes_ctx else function(*args[:-1])
+                dumps(given)  # raises for what has no JSON form
+                return given
             except GatewayError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise AdapterError(self._located(name, error)) from error
             finally:
                 here.body = here.ctx = None
@@ -69,7 +72,7 @@ class PythonFile:
             exec(compile(source, self._path, "exec", dont_inherit=True), module)  # noqa: S102 - an adapter in Python is trusted code of the operator
         except SyntaxError as error:
             raise AdapterError(f"{self.name}:{error.lineno or 1}: {error.msg}") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise AdapterError(self._located("", error)) from error
 
     def _line(self, name: str, value: Any) -> int:
@@ -86,7 +89,7 @@ class PythonFile:
             return value.__code__.co_filename == self._path
         return isinstance(value, (str, int, float, list, tuple, dict))
 
-    def _located(self, hook: str, error: Exception) -> str:
+    def _located(self, hook: str, error: BaseException) -> str:
         """The failure with the file's innermost line in the traceback."""
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self._path]
         line = lines[-1] if lines else self.lines.get(hook, 1) if hook else 1

@@ -19,6 +19,8 @@ from gateway.sse import Event, Events, Lines
 from gateway.upstream.prepared import Prepared
 
 _BODY = 256 * 1024 * 1024
+_LAST = frozenset(("message_delta", "message_stop", "response.completed", "response.incomplete"))
+"""events behind which nothing more is said"""
 _REMEMBERED = frozenset(("tool_calls", "reasoning_content", "reasoning_details", "thinking_blocks"))
 
 
@@ -109,6 +111,8 @@ class ChatEvents:
         return out
 
     def _event(self, event: Event) -> list[Chunk]:
+        if self.healer.done:
+            return []
         data = [event.data]
         if self._hooked:
             value = _object(event.data)
@@ -141,6 +145,7 @@ class NativeEvents:
         self._hooks = prepared.hooks
         self._context = prepared.context
         self._hooked = prepared.hooks.has("transform_chunk")
+        self._flushes = prepared.hooks.has("finish")
         self._native: Native = dialect(prepared.context.dialect).Native(prepared.client)
 
     @property
@@ -175,11 +180,23 @@ class NativeEvents:
         return out
 
     def close(self) -> list[Chunk]:
-        return [chunk for event in self._events.close() for chunk in self._event(event)]
+        return [chunk for event in self._events.close() for chunk in self._event(event)] + self._flush()
 
     def _event(self, event: Event) -> list[Chunk]:
-        value = _object(event.data) if self._hooked else None
-        texts = [event.data] if value is None else [dumps(given) for given in self._hooks.transform_chunk(value, self._context)]
+        value = _object(event.data) if self._hooked or self._flushes else None
+        flushed = self._flush() if self._flushes and _is_last(event.data, value) else []
+        if value is None or not self._hooked:
+            return flushed + self._look(event, [event.data])
+        return flushed + self._look(event, [dumps(given) for given in self._hooks.transform_chunk(value, self._context)])
+
+    def _flush(self) -> list[Chunk]:
+        """What hooks held back: before the events that end the answer, which clients stop reading at."""
+        if not self._flushes:
+            return []
+        self._flushes = False
+        return [chunk for given in self._hooks.finish(self._context) for chunk in self._look(Event(b"", None), [dumps(given)])]
+
+    def _look(self, event: Event, texts: list[bytes]) -> list[Chunk]:
         out: list[Chunk] = []
         for text in texts:
             content = self._native.look(event.name, text)
@@ -263,6 +280,12 @@ class PlainBody:
         except UpstreamError:
             return  # only what it cost stays unknown
         self.usage = usage if isinstance(usage, dict) else None
+
+
+def _is_last(data: bytes, value: Json | None) -> bool:
+    if value is None:
+        return data.startswith(b"[DONE]")
+    return value.get("type") in _LAST or any(choice.get("finish_reason") for choice in value.get("choices") or () if isinstance(choice, dict))
 
 
 def _object(data: bytes) -> Json | None:

@@ -118,7 +118,7 @@ def test_a_result_of_the_wrong_shape_is_refused(make: Any, hook: str, gives: str
     hooks, ctx = Hooks(make(f"function {hook}() return {gives} end")), Context()
     args: tuple[Any, ...] = () if hook == "finish" else ({}, "param") if hook == "repair" else ({},)
 
-    with pytest.raises(AdapterError, match=r"^adapters/x\.lua: ") as caught:
+    with pytest.raises(AdapterError, match=r"^adapters/x\.lua:1: ") as caught:
         getattr(hooks, hook)(*args, ctx)
 
     assert message in caught.value.message

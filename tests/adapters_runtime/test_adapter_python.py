@@ -38,6 +38,15 @@ def test_a_failure_names_file_line_and_error(make: Any) -> None:
         hooks.transform_request({}, Context())
 
 
+@pytest.mark.parametrize("does", ["req['x'] = object()\n    return req", "req['x'] = ctx.warn\n    return req", "raise SystemExit(3)", "exit()"])
+def test_whatever_a_hook_does_is_its_own_failure(make: Any, does: str) -> None:
+    """What it gives must be JSON, and it does not end the gateway."""
+    hooks = Hooks(make(f"def transform_request(req, ctx):\n    {does}", "p.py"))
+
+    with pytest.raises(AdapterError, match=r"^adapters/p\.py:[12]: transform_request: "):
+        hooks.transform_request({}, Context())
+
+
 def test_a_gateway_error_passes_through(make: Any) -> None:
     hooks = Hooks(make("from gateway.errors import UpstreamError\ndef transform_request(req):\n    raise UpstreamError('balance', 'empty')", "p.py"))
 

@@ -131,8 +131,8 @@ class ChatStream:
         return self._heal(obj, data)
 
     def chunk(self, obj: Json) -> list[Chunk]:
-        """The same for an event that is parsed already; the value is taken over and may be changed."""
-        return [] if self.done else self._heal(obj, None)
+        """The same for an event that is parsed already, also behind [DONE]; the value is taken over and may be changed."""
+        return self._heal(obj, None)
 
     def finish(self) -> list[Chunk]:
         """The end of the stream: finishes that were held back, and usage.
