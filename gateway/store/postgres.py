@@ -34,7 +34,8 @@ DIALECT = Dialect(
     lock="SELECT pg_advisory_xact_lock(7526466505961600)",
 )
 
-_CONNECTIONS = 4
+CONNECTIONS = 4
+"""at a time, for everything but the two lines on which a process with agents hears (`listen`, and the queue's own)"""
 _PATIENCE = 10.0
 
 _DEFAULTS = {
@@ -120,7 +121,7 @@ class _Pool:
         self._patience = patience
         # less than our own patience: the server's word is better than a cut. The last one frees the locks of a replica that froze
         self._opening = _BEGIN.format(all=int(patience * 800), half=int(patience * 400))
-        self._places = asyncio.Semaphore(_CONNECTIONS)
+        self._places = asyncio.Semaphore(CONNECTIONS)
         self._idle: list[_Connection] = []
         self._closed = False
 

@@ -29,7 +29,8 @@ STALLED = 6.0
 _TASK = "run"
 _QUEUE = "thinkgate"
 _AGAIN = 1.0
-_CONNECTIONS = 3
+CONNECTIONS = 2
+"""for putting in, taking and signs of life; one more hears of new runs"""
 
 _FAULTS = (ProcrastinateException, psycopg.Error, OSError)
 
@@ -51,7 +52,7 @@ class Queue:
             given = conninfo_to_dict(engine.target)
             options = f"{given.get('options') or ''} -c search_path={schema}".strip()
             connector = procrastinate.PsycopgConnector(
-                conninfo=make_conninfo(engine.target, options=options), min_size=1, max_size=_CONNECTIONS, timeout=5.0, name="thinkgate-queue"
+                conninfo=make_conninfo(engine.target, options=options), min_size=1, max_size=CONNECTIONS, timeout=5.0, name="thinkgate-queue"
             )
             app = procrastinate.App(connector=connector)
             try:
