@@ -37,7 +37,7 @@ from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
 from gateway.keys import Ledger
 from gateway.routing import Cache, Chain, Fleet, Router, SharedAnswers, SharedRests
-from gateway.store import Shared, SqlStore, StoreRefused, open_store
+from gateway.store import Shared, SqlStore, StoreRefused, in_memory, open_store
 from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
 from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_mock, choose, local_is_installed
 from gateway.workers import Workers
@@ -56,6 +56,10 @@ WORKERS_VARIABLE = "THINKGATE_WORKERS"
 """How they learn how many they are: without a shared store of limits each has its part of a key's"""
 FOLDER_VARIABLE = "THINKGATE_WORKERS_FOLDER"
 """How they learn where they find each other."""
+
+APART = "rests of targets, kept answers, reasoning, stored responses and MCP sessions"
+"""What each process has of its own where nothing is shared, besides its part of every limit"""
+IN_MEMORY = "the store is in memory: each worker has its own keys, requests, usage, sessions and runs"
 
 _SECRET = 12  # characters from which a configured header may be a secret
 
@@ -225,6 +229,9 @@ class Gateway:
         parts["shared"] = self.shared.state() if self.shared is not None else {"state": "off", "processes": self._processes}
         if (processes := parts["shared"]["processes"]) > 1 and parts["shared"]["state"] != "up":
             parts["shared"]["limits"] = f"each of {processes} processes lets in its part of every limit"
+            parts["shared"]["apart"] = f"each has its own {APART}"
+        if self._processes > 1 and in_memory(self.config.store):
+            store["apart"] = IN_MEMORY
         if self.config.agents:
             parts["agents"] = self.runs.state()
         if loader.faults:

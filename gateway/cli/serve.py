@@ -17,8 +17,21 @@ import uvicorn
 from gateway import config
 from gateway.api.auth import is_loopback
 from gateway.api.protocol import Protocol
-from gateway.app import CONFIG_VARIABLE, FOLDER_VARIABLE, WATCH_VARIABLE, WORKERS_VARIABLE, Gateway, calm_collector, check, read_config, see_store, telemetry
+from gateway.app import (
+    APART,
+    CONFIG_VARIABLE,
+    FOLDER_VARIABLE,
+    WATCH_VARIABLE,
+    WORKERS_VARIABLE,
+    Gateway,
+    calm_collector,
+    check,
+    read_config,
+    see_store,
+    telemetry,
+)
 from gateway.errors import ConfigError, Fault
+from gateway.store import in_memory
 from gateway.telemetry import log_to_stderr
 
 _SHORT = "/tmp"  # noqa: S108 - the folder in it gets a name that nobody can guess, and is its owner's alone
@@ -60,8 +73,10 @@ def run(args: argparse.Namespace) -> int:
         os.environ[CONFIG_VARIABLE] = str(Path(args.config).resolve()) if args.config else ""
         os.environ[WORKERS_VARIABLE] = str(args.workers)
         os.environ[WATCH_VARIABLE] = "1" if args.reload_config else ""
-        counting = "the limits of keys and teams hold for all together" if conf.shared else "each one lets in its part of every limit"
-        print(f"{args.workers} workers: {counting}", file=sys.stderr)
+        alone = f"each one lets in its part of every limit, and has its own {APART} (they are one with shared: redis://...)"
+        print(f"{args.workers} workers: {'the limits of keys and teams hold for all together' if conf.shared else alone}", file=sys.stderr)
+        if in_memory(conf.store):
+            print(f"warning: {IN_MEMORY} (store: sqlite:///FILE or postgresql://... is one for all)", file=sys.stderr)
         greet(conf, host, port)
         with tempfile.TemporaryDirectory(prefix="thinkgate-", dir=_SHORT if len(tempfile.gettempdir()) > _LONGEST else None) as folder:
             os.environ[FOLDER_VARIABLE] = folder

@@ -57,6 +57,7 @@ __all__ = [
     "Used",
     "Verdict",
     "Wait",
+    "in_memory",
     "open_queue",
     "open_store",
     "session_key",
@@ -64,6 +65,7 @@ __all__ = [
 ]
 
 
+_NOWHERE = ("", "/", f"/{MEMORY}")
 MOST_IN_MEMORY = 10_000
 """requests that a store in memory keeps, some 6 MB: a gateway without a file must not grow for ever"""
 
@@ -84,8 +86,14 @@ async def open_store(url: str, base: Path) -> SqlStore:
     raise StoreRefused("a store is sqlite:///FILE or postgresql://...")
 
 
+def in_memory(url: str) -> bool:
+    """Whether a store is its process's alone, and ends with it."""
+    scheme, _, rest = url.partition("://")
+    return scheme == "sqlite" and rest in _NOWHERE
+
+
 def _file(rest: str, base: Path) -> str:
-    if rest in ("", "/", f"/{MEMORY}"):
+    if rest in _NOWHERE:
         return MEMORY
     if not rest.startswith("/") or "?" in rest or "#" in rest or "\0" in rest:
         raise StoreRefused("an SQLite store is sqlite:///FILE, sqlite:////ABSOLUTE/FILE or sqlite:// (in memory), without parameters")

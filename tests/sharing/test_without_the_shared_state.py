@@ -57,6 +57,7 @@ async def test_killed_under_load_each_replica_goes_on_with_its_part_and_the_whol
     assert Counter(g.status_code for g in during) == {200: 40, 429: 60}, "30 each, of which each had used 10"
     assert ready["state"] == "away"
     assert ready["limits"] == "each of 2 processes lets in its part of every limit"
+    assert ready["apart"].startswith("each has its own rests of targets")
     assert Counter(g.status_code for g in after) == {429: 100}, "the last minute's 60 were told to the new server"
     assert took < 5
 

@@ -295,11 +295,25 @@ async def test_without_a_shared_state_workers_have_their_part_and_say_so(tmp_pat
         replica.kill()
 
     assert 25 <= sum(g.status_code == 200 for g in got) <= 50
-    assert state == {"state": "off", "processes": 2, "limits": "each of 2 processes lets in its part of every limit"}
-    assert "2 workers: each one lets in its part of every limit" in replica.log.read_text()
+    own = "its own rests of targets, kept answers, reasoning, stored responses and MCP sessions"
+    assert state == {"state": "off", "processes": 2, "limits": "each of 2 processes lets in its part of every limit", "apart": f"each has {own}"}
+    assert f"2 workers: each one lets in its part of every limit, and has {own}" in replica.log.read_text()
     assert total == {200.0}
     assert {g.status_code for g in at_once} == {200}
     assert said == {"goodbye"}
+
+
+def test_workers_with_a_store_in_memory_say_that_each_has_its_own(tmp_path: Path) -> None:
+    replica = Replica(tmp_path / "home", CONFIG + "store: sqlite://\n")
+    try:
+        replica.start()
+        replica.ready()
+        told = ready(replica)["store"]["apart"]
+    finally:
+        replica.kill()
+
+    assert told == "the store is in memory: each worker has its own keys, requests, usage, sessions and runs"
+    assert f"warning: {told}" in replica.log.read_text()
 
 
 def test_workers_whose_store_cannot_be_used_do_not_begin(tmp_path: Path) -> None:
