@@ -21,6 +21,7 @@ from gateway.app import (
     APART,
     CONFIG_VARIABLE,
     FOLDER_VARIABLE,
+    IN_MEMORY,
     WATCH_VARIABLE,
     WORKERS_VARIABLE,
     Gateway,
