@@ -78,7 +78,7 @@ async def start(web: Web) -> Response:
             if visit.admission is not None:  # the run is one request of its key for as long as it is under way
                 runs.hold(live.id, partial(visit.admission.settle, usd=0.0))
                 visit.admission = None
-            return _told(web, live.row.public(), 202)
+            return _told(web, {**live.row.public(), "run_id": live.id}, 202)
         if body.get("stream") is True:
             streams = True
             return _stream(web, _of_live(live, visit))
@@ -110,7 +110,7 @@ def _order(visit: Visit, name: str, body: Json, web: Web) -> Order:
         messages=messages_of(body.get("input")),
         tenant=visit.record.tenant,
         key=visit.record.key,
-        session_id=session_id(body.get("session_id")),
+        session_id=session_id(body.get("session_id") or (body.get("metadata") or {}).get("session_id") or web.headers.get("x-session-id")),
         background=bool(body.get("background")),
         metadata=body.get("metadata") or {},
         options=body.get("options") or {},

@@ -62,7 +62,18 @@ async def test_a_run_in_the_background_is_accepted_and_finishes(world: Running, 
     answer = await start(world, "calc", background=True)
     assert answer.status_code == 202
     assert answer.json()["status"] == "queued"
+    assert answer.json()["run_id"] == answer.json()["id"] == answer.headers["x-thinkgate-run-id"]
     assert (await ended(world, answer.json()["id"]))["output"] == "It is 5."
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "session"),
+    [({"metadata": {"session_id": "m"}}, {"x-session-id": "h"}, "m"), ({}, {"x-session-id": "h"}, "h"), ({"session_id": "b"}, {"x-session-id": "h"}, "b")],
+)
+async def test_a_run_belongs_to_the_session_that_its_request_names(world: Running, a: Upstream, body: Any, headers: dict[str, str], session: str) -> None:
+    says(a, SUM, "It is 5.")
+    answer = await start(world, "calc", headers, **body)
+    assert answer.json()["session_id"] == answer.headers["x-thinkgate-session"] == session
 
 
 async def test_readyz_tells_what_this_process_has_of_the_work(world: Running, a: Upstream) -> None:
