@@ -82,9 +82,10 @@ class Valkey:
 
     PASSWORD = "a:valkey/password@with%signs"
 
-    def __init__(self) -> None:
+    def __init__(self, *settings: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="valkey"))
         self.port = free_port()
+        self._settings = settings
         self._databases = 0
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -96,7 +97,7 @@ class Valkey:
         return f"redis://:{quote(self.PASSWORD, safe='')}@127.0.0.1:{self.port}/{self._databases}{query}"
 
     def start(self) -> None:
-        settings = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--databases", "10000", "--requirepass", self.PASSWORD]
+        settings = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--databases", "10000", "--requirepass", self.PASSWORD, *self._settings]
         self._process = subprocess.Popen([str(get_binary_path()), *settings], cwd=self.folder, stdout=subprocess.DEVNULL)
         for _ in range(500):
             try:

@@ -17,7 +17,7 @@ import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.chat import dumps, loads
@@ -47,14 +47,14 @@ class Script:
 _BEAT = Script("""
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+local new = redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
 local gone = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now)
 if #gone > 0 then
   redis.call('ZREM', KEYS[1], unpack(gone))
   redis.call('HDEL', KEYS[2], unpack(gone))
 end
-return {redis.call('GET', KEYS[3]) or '0', redis.call('HGETALL', KEYS[2])}
+return {redis.call('GET', KEYS[3]) or '0', redis.call('HGETALL', KEYS[2]), new}
 """)
 
 _LEAVE = Script("""
@@ -75,7 +75,7 @@ class Peer:
 class Shared:
     """The connection that a process has. `open` never fails: a server that is away may come back.
 
-    joined   called with every new connection before it is used, to `tell` what this process knows
+    joined   called with every new connection before it is used, and when the server has lost its data, to `tell` what this process knows
     beats    awaited in each round while the server is there
     resized  called with the number of processes whenever that changes
     reloads  called when another process asks all to read their config again
@@ -99,6 +99,10 @@ class Shared:
         self._prefix = b"{" + self.place.prefix.encode() + b"}:"  # in braces: one slot of a cluster
         self._scripts: list[Script] = [_BEAT, _LEAVE]
         self._link: Link | None = None
+        self._at = self.place
+        """where the data are: in a cluster a node may name another one"""
+        self._known = False
+        """whether the server has heard of this process over the present connection"""
         self._ready = False
         self._joins = 0
         self._since = 0.0
@@ -132,7 +136,7 @@ class Shared:
             link.tell(self._command(_LEAVE, (b"alive", b"info"), (self.id.encode(),)))
             try:
                 await link.drain()
-            except SharedAway:
+            except (SharedAway, Refused):
                 pass
             link.close()
 
@@ -223,21 +227,25 @@ class Shared:
                     await beat()
         except (SharedAway, Refused) as error:
             self._down(str(error))
+            self._at = _moved(str(error), self._at) if isinstance(error, Refused) else self.place
         except Exception as error:  # of this process or of the server: the next round is tried all the same
             log.exception("the round of the shared state failed")
             self._down(type(error).__name__)
 
     async def _connect(self) -> None:
-        self._ready = False
-        link, _ = await Link.open(self.place, [encode(b"SCRIPT", b"LOAD", script.text) for script in self._scripts])
+        self._ready = self._known = False
+        link, _ = await Link.open(self._at, [encode(b"SCRIPT", b"LOAD", script.text) for script in self._scripts])
         self._link = link
         self._joins += 1
-        for join in self.joined:
-            join()
+        self._tell_all()
         await link.drain()  # what was told is there before anybody asks
         self._since = time.monotonic()
         self._missed = {id: peer.joins for id, peer in self.peers.items() if id != self.id}
         link.lost.add_done_callback(lambda lost: self._down(str(lost.result())) if link is self._link else None)
+
+    def _tell_all(self) -> None:
+        for join in self.joined:
+            join()
 
     def _gather(self, peers: Mapping[str, Peer]) -> None:
         """After an outage the others tell their part too, before anybody asks; those that do not come are not waited for long."""
@@ -253,7 +261,10 @@ class Shared:
         assert self._link is not None
         told = dumps({"name": self.name, "revision": self.revision, "joins": self._joins})
         command = self._command(_BEAT, (b"alive", b"info", b"reload"), (self.id.encode(), b"%d" % int(ALIVE * 1e6), told))
-        counter, pairs = await self._link.ask(command)
+        counter, pairs, new = await self._link.ask(command)
+        if new and self._known:  # its data are gone (FLUSHALL), or it took this process for dead
+            self._tell_all()
+        self._known = True
         before, self._reload = self._reload, int(counter)
         if before is not None and self._reload > before:
             for reload in self.reloads:
@@ -276,6 +287,15 @@ class Shared:
         self.fault, self._ready = why, False
         if self._link is not None and self._link.up:
             self._link.close(why)
+
+
+def _moved(error: str, place: Place) -> Place:
+    """The place that a cluster's node names for all of our keys (`MOVED 3999 10.0.0.7:6379`), or the same one."""
+    words = error.split()
+    if len(words) != 3 or words[0] != "MOVED":
+        return place
+    host, _, port = words[2].rpartition(":")
+    return replace(place, host=host.strip("[]") or place.host, port=int(port)) if port.isascii() and port.isdigit() else place
 
 
 def microseconds(seconds: float) -> bytes:
