@@ -14,7 +14,7 @@ from starlette.types import Scope, Send
 
 from gateway import sse
 from gateway.api.cycle import Cycle
-from gateway.api.headers import Headers, error_headers, response_headers, with_extra
+from gateway.api.headers import Headers, error_headers, response_headers
 from gateway.api.state import Visit
 from gateway.chat import Json, Model, Record, Request, dumps
 from gateway.dialects import NAMED, Event, dialect
@@ -46,9 +46,9 @@ async def send_json(send: Send, status: int, value: bytes, headers: Headers) -> 
     await send({"type": "http.response.body", "body": value})
 
 
-async def send_error(send: Send, record: Record, error: GatewayError, extra: Headers) -> None:
+async def send_error(send: Send, record: Record, error: GatewayError, limits: Headers | None = None) -> None:
     status, body = envelope(error, record)
-    headers = with_extra(error_headers(record, error), extra)
+    headers = error_headers(record, error, limits)
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allow).encode("ascii")))
     await send_json(send, status, dumps(body), headers)
@@ -108,7 +108,7 @@ async def answer_plain(model: Model, request: Request, send: Send, visit: Visit)
     finally:
         await chunks.aclose()
     visit.written = len(body)
-    await send_json(send, 200, body, with_extra(response_headers(request.record), visit.extra))
+    await send_json(send, 200, body, response_headers(request.record, visit.limits))
 
 
 class EventStream:
@@ -163,7 +163,7 @@ class EventStream:
         await self._send({"type": "http.response.start", "status": 200, "headers": [*self._headers(), *_SSE]})
 
     def _headers(self) -> Headers:
-        return with_extra(response_headers(self._request.record), self._visit.extra)
+        return response_headers(self._request.record, self._visit.limits)
 
     async def _end(self, data: bytes) -> None:
         self._pulse.stop()

@@ -45,11 +45,10 @@ class Auth:
         if self._digests or self._authority.needed:
             if given is None:
                 raise Unauthorized("no API key was given; send it as `Authorization: Bearer KEY` or `x-api-key: KEY`")
-            if self._digests:
-                digest = hashlib.sha256(given).digest()
-                if any([hmac.compare_digest(digest, known) for known in self._digests]):  # a list: every key is compared, always
-                    return None
-            return self._authority.identify(given)
+            digest = hashlib.sha256(given).digest()
+            if any([hmac.compare_digest(digest, known) for known in self._digests]):  # a list: every key is compared, always
+                return None
+            return self._authority.identify(given, digest)
         if not self._open:
             self.check_local(headers, client)
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from gateway.api.headers import Headers
@@ -26,49 +27,49 @@ async def admit(visit: Visit, request: Request) -> None:
     """Let a request in under its key's limits and budget, and tell what is left. LimitReached, BudgetSpent; both take nothing."""
     visit.size = len(request.body.raw)
     holder = visit.holder
-    if holder is None:
+    if holder is None or not holder.bound:
         return
     ledger = visit.state.ledger
-    if holder.spends:
+    if holder.purses and ledger.usage.stale(holder.accounts):
         await ledger.usage.refresh(holder.accounts)
     tokens = expected_tokens(request) if holder.counts_tokens else 0
     if ledger.door is not None:
         visit.admission, refusal, left = await ledger.door.admit(holder, tokens)
-        visit.extra += limit_headers(left)
+        visit.limits = limit_headers(left)
         if refusal is not None:
             raise refusal
         return
     try:
         visit.admission = holder.admit(tokens)
     finally:
-        visit.extra += limit_headers(holder.left())
+        visit.limits = limit_headers(holder.left())
 
 
 def settle(visit: Visit, status: int, failed: GatewayError | None) -> None:
     """A request is over: give back what it held, charge what it used, and send its row on its way."""
-    record = visit.record
+    record, holder = visit.record, visit.holder
     estimated = record.endpoint in _TOLD and estimate(visit, status, failed)
     charges = visit.admission.settle(_tokens(record.usage), record.cost or 0.0) if visit.admission is not None else []
     ledger = visit.state.ledger
     if charges or ledger.retention != 0:
-        ledger.usage.put(row(visit, status, failed, estimated), charges)
+        team = holder.team.name if holder is not None and holder.team is not None else None
+        kind = None if failed is None else getattr(failed, "kind", None) or failed.code
+        ledger.usage.put(partial(row, record, status, kind, team, estimated, time.time(), time.perf_counter()), charges)
 
 
-def row(visit: Visit, status: int, failed: GatewayError | None, estimated: bool) -> RequestRow:
-    """A request as the store keeps it."""
-    record, holder, now = visit.record, visit.holder, time.perf_counter()
+def row(record: Record, status: int, kind: str | None, team: str | None, estimated: bool, ended: float, now: float) -> RequestRow:
+    """A request as the store keeps it. It `ended` at a moment that the record's clock calls `now`."""
     counts = token_counts(record.usage) if record.usage else {}
-    team = holder.team if holder is not None else None
     return RequestRow(
         id=record.id,
-        time=time.time() - (now - record.started),
+        time=ended - (now - record.started),
         endpoint=record.endpoint,
         model=record.model,
         status=status,
         key=record.key,
         key_id=record.tenant or None,
-        team=team.name if team is not None else None,
-        kind=None if failed is None else getattr(failed, "kind", None) or failed.code,
+        team=team,
+        kind=kind,
         provider=record.provider,
         target_model=record.target_model,
         stream=record.stream,
@@ -81,7 +82,7 @@ def row(visit: Visit, status: int, failed: GatewayError | None, estimated: bool)
         first_token_ms=None if record.first_content is None else round((record.first_content - record.started) * 1000),
         total_ms=round((now - record.started) * 1000),
         attempts=[attempt.public() for attempt in record.attempts],
-        transforms=list(record.transforms),
+        transforms=record.transforms,
         run_id=record.run_id,
     )
 
@@ -127,7 +128,9 @@ def limit_headers(lefts: Iterable[Left]) -> Headers:
     headers: Headers = []
     for left in lefts:
         limit, remaining, reset = _RATES[left.kind]
-        headers += ((limit, b"%d" % left.limit), (remaining, b"%d" % left.remaining), (reset, b"1m0s" if left.reset > 59 else _duration(left.reset)))
+        headers.append((limit, b"%d" % left.limit))
+        headers.append((remaining, b"%d" % left.remaining))
+        headers.append((reset, b"1m0s" if left.reset > 59 else _duration(left.reset)))
     return headers
 
 

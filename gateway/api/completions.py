@@ -63,7 +63,7 @@ class Endpoint(ABC):
             status, failed = gone.status, gone
         except GatewayError as error:
             status, failed = error.status, error
-            await send_error(send, record, error, visit.extra)
+            await send_error(send, record, error, visit.limits)
         except asyncio.CancelledError:  # the server ends, not the client
             status, failed = 503, Overloaded("the gateway is shutting down", code="shutting_down")
             await self._refuse(send, visit, failed)
@@ -109,7 +109,7 @@ class Endpoint(ABC):
 
     async def _dry_run(self, visit: Visit, chain: Chain, request: Request, send: Send) -> None:
         shown = explain(chain, request, {}, visit.state.redact)
-        await send_json(send, 200, dumps(shown), [*response_headers(visit.record), *visit.extra])
+        await send_json(send, 200, dumps(shown), response_headers(visit.record, visit.limits))
 
     @staticmethod
     async def _refuse(send: Send, visit: Visit, error: GatewayError) -> None:
@@ -117,7 +117,7 @@ class Endpoint(ABC):
         if visit.end is not None:
             await visit.end(error)
         else:
-            await send_error(send, visit.record, error, visit.extra)
+            await send_error(send, visit.record, error, visit.limits)
 
 
 @dataclass(frozen=True, slots=True)

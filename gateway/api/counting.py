@@ -9,7 +9,7 @@ from typing import Any
 from starlette.types import Send
 
 from gateway.api.answering import send_json
-from gateway.api.headers import response_headers, with_extra
+from gateway.api.headers import response_headers
 from gateway.api.relay import Relayed
 from gateway.api.state import Visit
 from gateway.chat import Json, Model, Request, dumps
@@ -33,7 +33,7 @@ class Counting(Relayed):
         except ChainExhausted as error:
             if error.status < 500 and not all(attempt.get("skipped") for attempt in error.attempts):
                 raise
-        await send_json(send, 200, counted or dumps({"input_tokens": estimate(body)}), with_extra(response_headers(visit.record), visit.extra))
+        await send_json(send, 200, counted or dumps({"input_tokens": estimate(body)}), response_headers(visit.record, visit.limits))
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import re
+import time
 from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -66,7 +67,7 @@ class Gate:
                 raise UpgradeRequired("WebSocket is not served here; use HTTP")
         except GatewayError as error:
             state.telemetry.finish(record, error.status, "none", error.code)
-            await send_error(send, record, error, [])
+            await send_error(send, record, error)
             return
         await self._direct.get(scope["path"], self._app)(scope, receive, send)
 
@@ -86,7 +87,9 @@ def request_id(headers: dict[bytes, bytes]) -> str:
     given = headers.get(b"x-request-id")
     if given is not None and _ID.fullmatch(given):
         return given.decode("ascii")
-    return f"req_{random.getrandbits(96):024x}"  # to be told apart, not to be guessed: the kernel's numbers cost 5 us
+    # to be told apart, not to be guessed: the kernel's numbers cost 5 us. By time first: each row of the store then stands in its
+    # index beside the last one, where random ids write a page for each row (18 us of 23 in a store of 50,000 rows, 2026-12)
+    return f"req_{int(time.time() * 1000):012x}{random.getrandbits(48):012x}"
 
 
 def is_open(path: str, client: str | None) -> bool:

@@ -11,12 +11,12 @@ from gateway.errors import GatewayError
 
 Headers = list[tuple[bytes, bytes]]
 
-_LIMITS = b"x-ratelimit-"
+_LIMITS = "x-ratelimit-"
 _TRANSFORMS = 1024  # bytes of x-thinkgate-transforms
 
 
-def response_headers(record: Record) -> Headers:
-    """Who answered, after what, and how long it took so far."""
+def response_headers(record: Record, limits: Headers | None = None) -> Headers:
+    """Who answered, after what, and how long it took so far. `limits`: those of the client's key, beside which the upstream's are not its business."""
     ident = record.id.encode("ascii")
     headers: Headers = [(b"x-request-id", ident)]
     if record.endpoint.startswith("messages"):
@@ -38,22 +38,17 @@ def response_headers(record: Record) -> Headers:
     if record.cache is not None:
         headers.append((b"x-thinkgate-cache", record.cache.encode("ascii")))
     headers.append((b"server-timing", timing(record)))
-    headers.extend((name.encode("ascii"), _ascii(value)) for name, value in record.upstream_headers.items())
+    for name, value in record.upstream_headers.items():
+        if not limits or not name.startswith(_LIMITS):
+            headers.append((name.encode("ascii"), _ascii(value)))
+    if limits:
+        headers += limits
     return headers
 
 
-def with_extra(headers: Headers, extra: Headers) -> Headers:
-    """The headers of an answer and those of its visit; where the client has limits of ours, the upstream's are not its business."""
-    if not extra:
-        return headers
-    if any(name.startswith(_LIMITS) for name, _ in extra):
-        headers = [header for header in headers if not header[0].startswith(_LIMITS)]
-    return [*headers, *extra]
-
-
-def error_headers(record: Record, error: GatewayError) -> Headers:
+def error_headers(record: Record, error: GatewayError, limits: Headers | None = None) -> Headers:
     """The same, and what tells a client whether and when to ask again."""
-    headers = response_headers(record)
+    headers = response_headers(record, limits)
     if error.retry_after is not None:
         headers.append((b"retry-after", str(max(1, math.ceil(error.retry_after))).encode("ascii")))
         headers.append((b"retry-after-ms", str(max(1, math.ceil(error.retry_after * 1000))).encode("ascii")))

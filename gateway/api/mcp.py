@@ -48,7 +48,7 @@ async def mcp(scope: Scope, receive: Receive, send: Send) -> None:
         failed, status = gone, gone.status
     except GatewayError as error:
         failed, status = error, error.status
-        await send_error(send, record, error, visit.extra)
+        await send_error(send, record, error, visit.limits)
     except asyncio.CancelledError:  # the server ends, not the client
         failed = ended = Overloaded("the gateway is shutting down", code="shutting_down")
         status = await _refuse(send, visit, ended, status)
@@ -65,7 +65,7 @@ async def _refuse(send: Send, visit: Visit, error: GatewayError, status: int) ->
     """Send the error unless an answer has begun; the status that the client got."""
     if status:
         return status
-    await send_error(send, visit.record, error, visit.extra)
+    await send_error(send, visit.record, error, visit.limits)
     return error.status
 
 

@@ -10,7 +10,7 @@ from starlette.types import Send
 from gateway.api.answering import failure, send_json
 from gateway.api.bodies import parse_object
 from gateway.api.completions import Endpoint, forwarded, text_field
-from gateway.api.headers import response_headers, with_extra
+from gateway.api.headers import response_headers
 from gateway.api.state import Visit
 from gateway.chat import Body, Model, Request
 from gateway.errors import GatewayError, InvalidRequest, UnsupportedMedia
@@ -53,7 +53,7 @@ class Relayed(Endpoint):
                     if not started:
                         started, visit.end = True, _left_cut
                         kind = (b"content-type", record.content_type.encode("latin-1"))
-                        await send({"type": "http.response.start", "status": 200, "headers": [*with_extra(response_headers(record), visit.extra), kind]})
+                        await send({"type": "http.response.start", "status": 200, "headers": [*response_headers(record, visit.limits), kind]})
                     record.chunks += 1
                     await send({"type": "http.response.body", "body": chunk.data, "more_body": True})
         except GatewayError as error:
@@ -64,7 +64,7 @@ class Relayed(Endpoint):
                 return error
             raise ConnectionError("the answer broke off") from error  # the server closes the connection without the body's end
         if whole is not None:
-            await send_json(send, 200, whole, with_extra(response_headers(record), visit.extra))
+            await send_json(send, 200, whole, response_headers(record, visit.limits))
         else:
             await send({"type": "http.response.body", "body": b""})
         return None

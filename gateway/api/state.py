@@ -72,7 +72,8 @@ class Visit(msgspec.Struct):
     written: int = 0
     """bytes of the answer's chunks that were written, and of the first of them"""
     envelope: int = 0
-    extra: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list)
+    limits: list[tuple[bytes, bytes]] | None = None
+    """headers that say what is left of its key's limits"""
     asked: Body | None = None
     """the body as the client sent it, where the request that was made of it says more"""
     kept: bool = False

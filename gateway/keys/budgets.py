@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from gateway.config import Budget
 from gateway.errors import InvalidRequest
 
@@ -35,15 +37,12 @@ def period(per: str, now: float) -> tuple[float, float]:
     return begin.timestamp(), (begin + timedelta(days=32)).replace(day=1).timestamp()
 
 
-class Charge:
+class Charge(msgspec.Struct, frozen=True, gc=False):
     """What one request cost a purse, until the store has it. `since`: the period that it counted in."""
 
-    __slots__ = ("purse", "since", "usd")
-
-    def __init__(self, purse: Purse, since: float, usd: float) -> None:
-        self.purse = purse
-        self.since = since
-        self.usd = usd
+    purse: Purse
+    since: float
+    usd: float
 
 
 class Purse:

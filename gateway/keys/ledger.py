@@ -68,7 +68,7 @@ class Ledger:
         accounts = self.authority.accounts_of(row.key_id) if row.key_id else ()
         charges = [charge for account in accounts if (charge := account.purse.charge(row.cost or 0.0, row.time)) is not None]
         if charges or self.retention != 0:
-            self.usage.put(row, charges)
+            self.usage.put(lambda: row, charges)
 
     async def look(self) -> None:
         """Know the store's keys as they are now. Raises what the store raises."""

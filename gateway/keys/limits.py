@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
+
 from gateway.config import Limits
 from gateway.errors import LimitReached
 
@@ -19,12 +21,30 @@ BUSY = 1.0
 
 NO_LIMITS = Limits()
 
+FINE = 1000
+"""entries of a window that have a moment of their own"""
+STEP = 0.05
+"""seconds in which amounts share an entry, once there are more"""
+
 Entry = list[float]
-"""A moment and the amount that was used at it."""
+"""The moment from which on it counts no more, and the amount."""
+
+
+class Left(msgspec.Struct, frozen=True, gc=False):
+    """`kind` is requests or tokens: the limit, what remains of it, and the seconds until all of it is free again."""
+
+    kind: str
+    limit: int
+    remaining: int
+    reset: float
 
 
 class Window:
-    """Amounts of the last 60 seconds, each counted from its own moment on: nothing is let in twice at the turn of a minute."""
+    """Amounts of the last 60 seconds, each counted from its own moment on: nothing is let in twice at the turn of a minute.
+
+    Where there are more than FINE, those of 50 ms count until the last of them may be a minute
+    old, so that a window stays small however many requests there are.
+    """
 
     __slots__ = ("_entries", "used")
 
@@ -34,40 +54,54 @@ class Window:
 
     def wait(self, amount: float, limit: float, now: float) -> float:
         """Seconds until `amount` fits under `limit`; 0: it fits now. An amount above the limit fits once nothing else is there."""
-        self.forget(now)
-        over = self.used + min(amount, limit) - limit
+        entries = self._entries
+        if entries and entries[0][0] <= now:
+            self.forget(now)
+        over = self.used + (amount if amount < limit else limit) - limit
         if over <= 0:
             return 0.0
-        moment = now
-        for moment, held in self._entries:  # noqa: B007 - the last one looked at is the answer
+        end = now
+        for end, held in entries:  # noqa: B007 - the last one looked at is the answer
             over -= held
             if over <= 0:
                 break
-        return max(0.001, moment + MINUTE - now)
+        return max(0.001, end - now)
 
     def add(self, amount: float, now: float) -> Entry:
-        entry = [now, amount]
-        self._entries.append(entry)
+        """Gives the entry, for `settle`."""
         self.used += amount
+        entries = self._entries
+        if len(entries) < FINE:
+            entry = [now + MINUTE, amount]
+        elif (entry := entries[-1])[0] - MINUTE > now:
+            entry[1] += amount
+            return entry
+        else:
+            entry = [now + (MINUTE + STEP), amount]
+        entries.append(entry)
         return entry
 
-    def settle(self, entry: Entry, amount: float, now: float) -> None:
-        """What was reserved turned out to be `amount`; what is older than a minute counts no more."""
-        self.forget(now)
-        if entry[0] + MINUTE > now:
-            self.used += amount - entry[1]
-            entry[1] = amount
+    def settle(self, entry: Entry, reserved: float, amount: float, now: float) -> None:
+        """What was reserved in an entry turned out to be `amount`; what is older than a minute counts no more."""
+        if entry[0] > now:
+            self.used += amount - reserved
+            entry[1] += amount - reserved
 
     def forget(self, now: float) -> None:
+        """Let go of what is older than a minute."""
         entries = self._entries
-        while entries and entries[0][0] + MINUTE <= now:
+        while entries and entries[0][0] <= now:
             self.used -= entries.popleft()[1]
         if not entries:
             self.used = 0.0
 
-    def reset(self, now: float) -> float:
-        """Seconds until nothing of what is used counts any more."""
-        return max(0.0, self._entries[-1][0] + MINUTE - now) if self._entries else 0.0
+    def left(self, kind: str, limit: int, now: float) -> Left:
+        """What remains of `limit`."""
+        entries = self._entries
+        if entries and entries[0][0] <= now:
+            self.forget(now)
+        remaining = limit - int(self.used)
+        return Left(kind, limit, remaining if remaining > 0 else 0, entries[-1][0] - now if entries else 0.0)
 
 
 def reached(owner: str, kind: str, limits: Limits, wait: float) -> LimitReached:
@@ -78,14 +112,12 @@ def reached(owner: str, kind: str, limits: Limits, wait: float) -> LimitReached:
     return LimitReached(f"{owner} is at its limit of {limit} {what} a minute; free in {wait:.1f} s", retry_after=wait)
 
 
-class Share:
+class Share(msgspec.Struct, frozen=True, gc=False):
     """What one request holds of a meter, until it is given back."""
 
-    __slots__ = ("meter", "tokens")
-
-    def __init__(self, meter: Meter, tokens: Entry | None) -> None:
-        self.meter = meter
-        self.tokens = tokens
+    meter: Meter
+    entry: Entry | None = None
+    reserved: float = 0
 
 
 class Meter:
@@ -121,45 +153,32 @@ class Meter:
         self.running += 1
         if limits.rpm is not None:
             self._requests.add(1, now)
-        return Share(self, self._tokens.add(min(tokens, limits.tpm), now) if limits.tpm is not None else None)
+        if limits.tpm is None:
+            return Share(self)
+        reserved = min(tokens, limits.tpm)
+        return Share(self, self._tokens.add(reserved, now), reserved)
 
     def give_back(self, share: Share, tokens: int, now: float) -> None:
         """The request is over and used `tokens`. Once per share."""
         self.running -= 1
-        if share.tokens is not None:
-            self._tokens.settle(share.tokens, tokens, now)
+        if share.entry is not None:
+            self._tokens.settle(share.entry, share.reserved, tokens, now)
 
     def left(self, now: float) -> list[Left]:
         """What is left of each limit that is set and counts by the minute."""
         limits, out = self.limits, []
         if limits.rpm is not None:
-            out.append(self._left("requests", limits.rpm, self._requests, now))
+            out.append(self._requests.left("requests", limits.rpm, now))
         if limits.tpm is not None:
-            out.append(self._left("tokens", limits.tpm, self._tokens, now))
+            out.append(self._tokens.left("tokens", limits.tpm, now))
         return out
-
-    @staticmethod
-    def _left(kind: str, limit: int, window: Window, now: float) -> Left:
-        window.forget(now)
-        return Left(kind, limit, max(0, limit - int(window.used)), window.reset(now))
-
-
-class Left:
-    """`kind` is requests or tokens: the limit, what remains of it, and the seconds until all of it is free again."""
-
-    __slots__ = ("kind", "limit", "remaining", "reset")
-
-    def __init__(self, kind: str, limit: int, remaining: int, reset: float) -> None:
-        self.kind = kind
-        self.limit = limit
-        self.remaining = remaining
-        self.reset = reset
 
 
 def scarcest(all: Sequence[Left]) -> list[Left]:
     """Of each kind the one of which least remains."""
     found: dict[str, Left] = {}
     for left in all:
-        if left.kind not in found or left.remaining < found[left.kind].remaining:
+        known = found.get(left.kind)
+        if known is None or left.remaining < known.remaining:
             found[left.kind] = left
     return list(found.values())

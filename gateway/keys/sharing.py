@@ -69,8 +69,6 @@ class SharedDoor:
 
     async def admit(self, holder: Holder, tokens: int) -> Answer:
         """A place for one request that may need so many tokens, or why there is none; a refusal has taken nothing."""
-        if not holder.bound:
-            return Answer(holder.admit(tokens), None, ())
         id = f"{self.shared.id}{next(self._numbers):x}".encode("ascii")
         if self.shared.up:
             today = time.time()

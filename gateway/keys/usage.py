@@ -1,6 +1,7 @@
 """Every request's row on its way to the store: in batches, off the hot path, bounded.
 
-`put` never waits. What finds the queue full is dropped and counted; what it cost stays
+`put` never waits, and what it is given becomes a row only when its batch is written: many made
+together cost half of what each does amid a request. What finds the queue full is dropped and counted; what it cost stays
 charged. A store that fails is asked again until it answers, and a clean stop writes
 everything that is there.
 """
@@ -11,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gateway.errors import GatewayError
 from gateway.keys.authority import Account
@@ -42,7 +43,8 @@ class Usage:
         self._dropped = dropped
         self._bound = bound
         self._pause = pause
-        self._waiting: deque[tuple[RequestRow, Sequence[Charge]]] = deque()
+        self._waiting: deque[tuple[Callable[[], RequestRow], Sequence[Charge]]] = deque()
+        self._batch: list[tuple[RequestRow, Sequence[Charge]]] = []
         self._asked: dict[str, Account] = {}
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()  # between a row's writing and its charge's no sum may be read
@@ -53,9 +55,9 @@ class Usage:
         """why the store did not take the last batch"""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._batch)
 
-    def put(self, row: RequestRow, charges: Sequence[Charge] = ()) -> None:
+    def put(self, row: Callable[[], RequestRow], charges: Sequence[Charge] = ()) -> None:
         """One request is over. Costs an append. Where nothing is written, nothing is kept."""
         if self._store is None:
             return
@@ -63,7 +65,7 @@ class Usage:
             self._dropped(1)
             return
         self._waiting.append((row, charges))
-        if len(self._waiting) == 1 or len(self._waiting) == BATCH:
+        if (count := len(self._waiting)) == 1 or count == BATCH:
             self._wake.set()
 
     def start(self, store: Store) -> None:
@@ -83,8 +85,9 @@ class Usage:
             task.cancel()
             await asyncio.wait((task,))
         self._store = None
-        if left := len(self._waiting):
+        if left := len(self):
             self._waiting.clear()
+            self._batch.clear()
             self._dropped(left)
             log.error("the store did not take %d rows of usage before the stop: %s", left, self.failing)
 
@@ -92,7 +95,7 @@ class Usage:
         """Write what waits now, for whoever wants to read it next. Raises what the store raises."""
         async with self._turn:
             if self._store is not None:
-                for _ in range(-(-len(self._waiting) // BATCH)):
+                for _ in range(bool(self._batch) - (-len(self._waiting) // BATCH)):
                     await self._write(self._store)
 
     async def read_spent(self, accounts: Iterable[Account]) -> None:
@@ -100,6 +103,11 @@ class Usage:
         async with self._turn:
             for account in accounts:
                 await self._read(account)
+
+    def stale(self, accounts: Iterable[Account]) -> bool:
+        """Whether what these have spent was read so long ago that `refresh` must see to it."""
+        now = time.time()
+        return any([account.purse.budget is not None and now - account.purse.known >= FRESH for account in accounts])
 
     async def refresh(self, accounts: Iterable[Account]) -> None:
         """See to it that what these have spent is known well enough to let a request in. Waits for the store only where that is long ago."""
@@ -118,8 +126,8 @@ class Usage:
 
     async def _run(self, store: Store) -> None:
         pause = self._pause
-        while self._waiting or not self._ending:
-            if not self._waiting:
+        while len(self) or not self._ending:
+            if not len(self):
                 self._wake.clear()
                 await self._wake.wait()
             if not self._ending and len(self._waiting) < BATCH:
@@ -152,7 +160,7 @@ class Usage:
             pass
 
     async def _write(self, store: Store) -> None:
-        batch = [self._waiting[i] for i in range(min(BATCH, len(self._waiting)))]
+        batch = self._batch = self._batch or [(row(), charges) for row, charges in self._take()]
         if not batch:
             return
         try:
@@ -164,17 +172,17 @@ class Usage:
             raise
         except Exception:  # rows that it will never take must not hold up those behind them; what they cost stays charged
             log.exception("the store refused %d rows of usage", len(batch))
-            self._take(len(batch))
+            self._batch = []
             self._dropped(len(batch))
             return
-        self._take(len(batch))
+        self._batch = []
         for _, charges in batch:
             for charge in charges:
                 charge.purse.written(charge)
 
-    def _take(self, count: int) -> None:
-        for _ in range(count):
-            self._waiting.popleft()
+    def _take(self) -> Iterator[tuple[Callable[[], RequestRow], Sequence[Charge]]]:
+        for _ in range(min(BATCH, len(self._waiting))):
+            yield self._waiting.popleft()
 
     async def _read(self, account: Account) -> None:
         if self._store is None or account.purse.budget is None:

@@ -18,8 +18,8 @@ import msgspec
 
 from gateway import config
 from gateway.chat import Request
+from gateway.keys.limits import Entry, Window
 
-MINUTE = 60.0
 PATIENCE = 1.0
 """seconds that a request waits for a place; as many may wait as may be served"""
 
@@ -45,48 +45,12 @@ def expected_tokens(request: Request) -> int:
         asked = _read(request.body.raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a form with a file in it, for one
         asked = Asked()
-    given = (asked.max_completion_tokens, asked.max_tokens, asked.max_output_tokens)
-    answer = next((most for most in given if type(most) is int and 0 <= most <= _MOST), _ANSWER)
+    answer = _ANSWER
+    for most in (asked.max_completion_tokens, asked.max_tokens, asked.max_output_tokens):
+        if type(most) is int and 0 <= most <= _MOST:
+            answer = most
+            break
     return max(1, len(request.body.raw) // _BYTES + answer)
-
-
-class Window:
-    """Amounts of the last 60 seconds, each with its moment."""
-
-    def __init__(self) -> None:
-        self.used = 0
-        self._entries: deque[list[Any]] = deque()
-
-    def wait(self, amount: int, limit: int, now: float) -> float:
-        """Seconds until `amount` fits under `limit`; 0: now."""
-        self._forget(now)
-        excess = self.used + amount - limit
-        if excess <= 0:
-            return 0.0
-        for at, held in self._entries:
-            excess -= held
-            if excess <= 0:
-                return max(0.001, float(at) + MINUTE - now)
-        return 0.0  # nothing is in the way but its own size
-
-    def add(self, amount: int, now: float) -> list[Any]:
-        """The entry of an amount, for `settle`."""
-        entry = [now, amount]
-        self._entries.append(entry)
-        self.used += amount
-        return entry
-
-    def settle(self, entry: list[Any], amount: int, now: float) -> None:
-        """What was reserved turned out to be `amount`."""
-        self._forget(now)
-        if entry[0] + MINUTE > now:
-            self.used += amount - entry[1]
-            entry[1] = amount
-
-    def _forget(self, now: float) -> None:
-        entries = self._entries
-        while entries and entries[0][0] + MINUTE <= now:
-            self.used -= entries.popleft()[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +66,8 @@ class Refusal:
 class Pass:
     """A request's place at a provider. Whoever has it gives it back with `Bounds.leave`."""
 
-    tokens: list[Any] | None
+    entry: Entry | None = None
+    reserved: int = 0
     open: bool = True
 
 
@@ -149,8 +114,8 @@ class Bounds:
         if not taken.open:
             return
         taken.open = False
-        if used is not None and taken.tokens is not None:
-            self._tokens.settle(taken.tokens, used, self._now())
+        if used is not None and taken.entry is not None:
+            self._tokens.settle(taken.entry, taken.reserved, used, self._now())
         self._free()
 
     def _spent(self, tokens: int, exchanges: int) -> Refusal | None:
@@ -172,7 +137,10 @@ class Bounds:
         limits, now = self.limits, self._now()
         if limits.rpm is not None:
             self._requests.add(min(exchanges, limits.rpm), now)
-        return Pass(self._tokens.add(min(tokens, limits.tpm), now) if limits.tpm is not None else None)
+        if limits.tpm is None:
+            return Pass()
+        reserved = min(tokens, limits.tpm)
+        return Pass(self._tokens.add(reserved, now), reserved)
 
     async def _turn(self, until: float) -> bool:
         """Wait for a place; it then counts as running. False: none came in time."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
 from typing import Any
+
+from msgspec.structs import astuple, replace
 
 from gateway.chat import dumps, loads
 from gateway.errors import InvalidRequest
@@ -14,7 +15,7 @@ from gateway.store.texts import LONGEST, plain
 
 HOUR = 3600
 
-_FIELDS = tuple(field.name for field in fields(RequestRow))
+_FIELDS = RequestRow.__struct_fields__
 _COLUMNS = tuple("key_name" if name == "key" else name for name in _FIELDS)
 _TEXTS = ("id", "endpoint", "model", "key", "key_id", "team", "kind", "provider", "target_model", "run_id", "uid")
 _COUNTS = ("status", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "first_token_ms", "total_ms")
@@ -53,20 +54,27 @@ def clean(row: RequestRow) -> RequestRow:
     Model, request id and the provider's counts are words of strangers: whatever they say,
     it must not cost the batch that they stand in.
     """
-    changes: dict[str, Any] = {}
-    for name in _TEXTS:
-        text = getattr(row, name)
-        if text is not None and not (len(text) <= LONGEST and text.isascii() and text.isprintable()):  # almost none
-            changes[name] = plain(text)
-    for name in _COUNTS:
-        count = getattr(row, name)
-        if count is not None and not (type(count) is int and 0 <= count <= _MOST):
-            changes[name] = _bounded(count)
+    if _is_clean(row):  # almost all are
+        return row
+    changes: dict[str, Any] = {name: plain(getattr(row, name)) for name in _TEXTS}
+    changes |= {name: _bounded(getattr(row, name)) for name in _COUNTS}
     if not 0 <= row.time <= _MOST:
         changes["time"] = 0.0
     if row.cost is not None and not abs(row.cost) <= _MOST:
         changes["cost"] = None
-    return replace(row, **changes) if changes else row
+    return replace(row, **changes)
+
+
+def _is_clean(row: RequestRow) -> bool:
+    texts = (row.id, row.endpoint, row.model, row.key, row.key_id, row.team, row.kind, row.provider, row.target_model, row.run_id, row.uid)
+    text = "".join(filter(None, texts))
+    if not (len(text) <= LONGEST and text.isascii() and text.isprintable()):
+        return False
+    counts = (row.status, row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.reasoning_tokens, row.first_token_ms or 0, row.total_ms)
+    for count in counts:
+        if type(count) is not int or not 0 <= count <= _MOST:
+            return False
+    return 0 <= row.time <= _MOST and (row.cost is None or abs(row.cost) <= _MOST)
 
 
 def page(limit: int, before: int | None, key_name: str | None, model: str | None) -> Steps[Page]:
@@ -128,19 +136,29 @@ def _hour(moment: float) -> int:
 def _totals(rows: Iterable[RequestRow]) -> list[tuple[Any, ...]]:
     sums: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
-        group = (_hour(row.time), row.key_id or "", row.key or "", row.team or "", row.model, row.provider or "")
-        amounts = (1, int(row.failed), row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.reasoning_tokens, row.cost or 0.0)
-        have = sums.setdefault(group, [0] * len(amounts))
-        for i, amount in enumerate(amounts):
-            have[i] += amount
+        group = (int(row.time // HOUR) * HOUR, row.key_id or "", row.key or "", row.team or "", row.model, row.provider or "")
+        have = sums.get(group)
+        if have is None:
+            have = sums[group] = [0] * len(_SUMS)
+        have[0] += 1
+        have[1] += row.failed
+        have[2] += row.prompt_tokens
+        have[3] += row.completion_tokens
+        have[4] += row.cached_tokens
+        have[5] += row.reasoning_tokens
+        have[6] += row.cost or 0.0
     # in one order everywhere: writers on several replicas would lock each other out otherwise
     return [(*group, *sums[group]) for group in sorted(sums)]
 
 
+_STREAM, _ESTIMATED, _ATTEMPTS, _TRANSFORMS = map(_FIELDS.index, ("stream", "estimated", "attempts", "transforms"))
+
+
 def _values(row: RequestRow) -> list[Any]:
-    named = {name: getattr(row, name) for name in _FIELDS}
-    named |= {"stream": int(row.stream), "estimated": int(row.estimated), "attempts": _json(row.attempts), "transforms": _json(row.transforms)}
-    return list(named.values())
+    values = list(astuple(row))
+    values[_STREAM], values[_ESTIMATED] = int(row.stream), int(row.estimated)
+    values[_ATTEMPTS], values[_TRANSFORMS] = _json(row.attempts), _json(row.transforms) if row.transforms else "[]"
+    return values
 
 
 def _json(value: Sequence[Any]) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+import msgspec
+
 Json = dict[str, Any]
 
 _process = secrets.token_hex(8)
@@ -46,8 +48,7 @@ class KeyRow:
     overlap_until: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRow:
+class RequestRow(msgspec.Struct, frozen=True, gc=False):
     """One request that is over. `time` is when it began, unix seconds; `cost` USD, None: no price is known.
 
     `kind` is the failure class (None: it succeeded). Neither `id` nor any other word of the
@@ -77,7 +78,7 @@ class RequestRow:
     attempts: Sequence[Json] = ()
     transforms: Sequence[str] = ()
     run_id: str | None = None
-    uid: str = field(default_factory=new_uid, repr=False)
+    uid: str = msgspec.field(default_factory=new_uid)
 
     @property
     def failed(self) -> bool:

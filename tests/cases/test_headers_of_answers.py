@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -141,3 +142,16 @@ async def test_every_other_route_has_an_id_too(a: Upstream, path: str) -> None:
         got = await running.client.get(path, headers={"x-request-id": "mine-2"})
 
     assert got.headers["x-request-id"] == "mine-2"
+
+
+async def test_request_ids_that_are_made_stand_in_the_order_of_their_time() -> None:
+    """An index of the store takes such an id beside the last one; ids in any order cost it a page each."""
+    async with serving(yaml({"a": "mock://"})) as running:
+        ids = []
+        for _ in range(5):
+            ids.append((await running.chat()).headers["x-request-id"])
+            await asyncio.sleep(0.005)
+
+    assert ids == sorted(ids)
+    assert len(set(ids)) == 5
+    assert all(re.fullmatch(r"req_[0-9a-f]{24}", id) for id in ids)

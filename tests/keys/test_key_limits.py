@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gateway.config import Limits
 from gateway.keys import Meter, Window
-from gateway.keys.limits import MINUTE, Share
+from gateway.keys.limits import FINE, MINUTE, STEP, Share
 
 
 def test_as_many_requests_as_the_limit_are_let_in_and_the_next_one_is_told_when() -> None:
@@ -98,8 +98,26 @@ def test_a_window_agrees_with_a_sum_over_everything_that_was_ever_let_in(steps: 
             entry = window.add(amount, now)
             seen.append([now, amount])
             if settled <= 60:
-                window.settle(entry, settled, now)
+                window.settle(entry, amount, settled, now)
                 seen[-1][1] = settled
+
+
+def test_a_window_stays_small_however_many_requests_a_minute_has_and_lets_none_in_early() -> None:
+    window = Window()
+    moments = [second / 1000 for second in range(70_000)]
+    for now in moments:
+        window.forget(now)
+        window.add(1, now)
+        assert window.used >= min(60_000, 1000 * now), "one that is younger than a minute counts"
+        assert window.used <= min(60_000, 1000 * now) + 1000 * STEP + 2
+    assert len(window._entries) <= FINE + MINUTE / STEP
+    wait = window.wait(30_001, 60_000, 70.0)
+    assert 30.0 <= wait <= 30.0 + 2 * STEP
+    entry = window.add(0, 70.0)
+    window.settle(entry, 0, 500, 71.0)
+    used = window.used
+    window.forget(1000.0)
+    assert (used > 500, window.used) == (True, 0.0)
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.integers(1, 50), st.booleans()), max_size=80), st.integers(1, 6), st.integers(1, 60), st.integers(1, 4))

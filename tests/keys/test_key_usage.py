@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ async def test_rows_are_written_together_and_soon() -> None:
     async with moody() as store:
         usage, dropped = started(store, pause=0.05)
         for number in range(30):
-            usage.put(row(number))
+            usage.put(partial(row, number))
         async with asyncio.timeout(1):
             while len(usage):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -87,12 +88,12 @@ async def test_a_stop_writes_all_that_is_there_at_once() -> None:
     async with moody() as store:
         usage, dropped = started(store, pause=30.0)
         for number in range(1234):
-            usage.put(row(number))
+            usage.put(partial(row, number))
         await asyncio.sleep(0)
         async with asyncio.timeout(3):
             await usage.stop()
         assert (await everything(store), dropped) == (1234, [])
-        usage.put(row(1))
+        usage.put(partial(row, 1))
         assert len(usage) == 0
 
 
@@ -103,7 +104,7 @@ async def test_what_finds_the_queue_full_is_dropped_and_counted_and_stays_charge
         for number in range(15):
             charge = purse.charge(COST, time.time())
             assert charge is not None
-            usage.put(row(number), [charge])
+            usage.put(partial(row, number), [charge])
         await usage.stop()
         assert (sum(dropped), await everything(store)) == (5, 10)
         assert purse.spent == pytest.approx(15 * COST)
@@ -114,7 +115,7 @@ async def test_a_store_that_comes_back_gets_everything_once() -> None:
         store.down = True
         usage, dropped = started(store, pause=0.02)
         for number in range(20):
-            usage.put(row(number))
+            usage.put(partial(row, number))
             await asyncio.sleep(0.005)
         assert (usage.failing, len(usage)) == ("StoreUnavailable", 20)
         store.down = False
@@ -126,9 +127,9 @@ async def test_rows_that_the_store_refuses_do_not_hold_up_the_others() -> None:
     async with moody() as store:
         store.refuses = {"r0"}
         usage, dropped = started(store, pause=0.01)
-        usage.put(row(0))
+        usage.put(partial(row, 0))
         await asyncio.sleep(0.1)
-        usage.put(row(1))
+        usage.put(partial(row, 1))
         await usage.stop()
         assert (dropped, await everything(store)) == ([1], 1)
 
@@ -139,7 +140,7 @@ async def test_a_store_that_stays_away_ends_the_stop_with_a_count(monkeypatch: p
         store.down = True
         usage, dropped = started(store, pause=0.01)
         for number in range(7):
-            usage.put(row(number))
+            usage.put(partial(row, number))
         await usage.stop()
         assert dropped == [7]
 
@@ -153,7 +154,7 @@ async def test_spending_is_never_counted_twice_or_lost_while_it_moves_to_the_sto
         for number in range(300):
             charge = one.purse.charge(COST, time.time())
             assert charge is not None
-            usage.put(row(number), [charge])
+            usage.put(partial(row, number), [charge])
             if number % 7 == 0:
                 await usage.read_spent([one])
             if number % 3 == 0:
@@ -175,7 +176,7 @@ async def test_what_others_spend_becomes_known(tmp_path: Path) -> None:
         assert theirs is not None
         charge = theirs.purse.charge(2.0, time.time())
         assert charge is not None
-        there.usage.put(row(1, cost=2.0), [charge])
+        there.usage.put(partial(row, 1, cost=2.0), [charge])
         await there.usage.flush()
         ours.purse.known -= 60  # it was idle for a while: its next request asks
         await here.usage.refresh([ours])

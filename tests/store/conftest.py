@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from gateway.store import KeyRow, RequestRow, SqlStore, open_store
 
@@ -51,6 +52,6 @@ def key() -> Callable[..., KeyRow]:
 @pytest.fixture
 def done() -> Callable[..., RequestRow]:
     def make(id: str = "r1", **changes: Any) -> RequestRow:
-        return replace(RequestRow(id, 7200.0, "chat", "smart", 200), **changes)
+        return structs.replace(RequestRow(id, 7200.0, "chat", "smart", 200), **changes)
 
     return make

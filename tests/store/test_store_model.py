@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from gateway.errors import Conflict, InvalidRequest
 from gateway.store import KeyRow, RequestRow, SqlStore, open_store
@@ -109,7 +110,7 @@ async def write(store: SqlStore, model: Model, entries: list[tuple[int, int, str
     rows = [RequestRow(f"r{n}", h * 3600.0, "chat", name, status, key_id=name, key=name, cost=c, uid=f"u{n}") for n, h, name, c, status in entries]
     unique = {r.uid: r for r in rows}
     have = {r.uid for r in model.requests}
-    new = [replace(r, model=plain(r.model), key_id=plain(r.key_id or ""), key=plain(r.key or "")) for r in unique.values() if r.uid not in have]
+    new = [structs.replace(r, model=plain(r.model), key_id=plain(r.key_id or ""), key=plain(r.key or "")) for r in unique.values() if r.uid not in have]
     assert await store.write_requests(rows) == len(new)
     model.requests += new
     model.counted += new

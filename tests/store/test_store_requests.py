@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from gateway.errors import InvalidRequest
 from gateway.store import UsageRow, requests
@@ -38,7 +37,7 @@ async def test_a_request_comes_back_as_it_was_written(store, done):
     assert await store.write_requests([row, done("r2")]) == 2
 
     assert await store.request("r1") == row
-    assert await store.request("r2") == replace(done("r2"), uid=(await store.request("r2")).uid)
+    assert await store.request("r2") == structs.replace(done("r2"), uid=(await store.request("r2")).uid)
     assert await store.request("r3") is None
 
 
