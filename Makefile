@@ -44,6 +44,7 @@ lock: $(VENV)/.dev
 	@$(PIN) requirements/build.in -o requirements/build.txt
 	@$(PIN) --no-deps requirements/local.in -o requirements/local.txt
 	@for group in langchain agents; do $(PIN) tests/clients/requirements/$$group.in -o tests/clients/requirements/$$group.txt; done
+	@$(PIN) tests/console/browser/node.in -o tests/console/browser/node.txt
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Thinkgate needs Python 3.11 or newer")'

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-DROPPED = re.compile(r"(_API_KEY|_AUTH_TOKEN|_BASE_URL|_API_BASE|_proxy|_PROXY)$|^(OPENAI|ANTHROPIC|THINKGATE(?!_OPENAI_SCHEMA$)|LLM)_")
+DROPPED = re.compile(r"(_API_KEY|_AUTH_TOKEN|_BASE_URL|_API_BASE|_proxy|_PROXY)$|^(OPENAI|ANTHROPIC|THINKGATE(?!_(OPENAI_SCHEMA|TEST_BROWSER)$)|LLM)_")
 
 
 _FAILED = 1  # pytest's code for tests that failed; everything else is no test's fault

@@ -23,6 +23,8 @@ from gateway.api.state import Visit
 from gateway.chat import Body, Json, Request, dumps
 from gateway.errors import GatewayError, InvalidRequest, NotFound
 
+EVERYTHING = "everything"
+"""what an administrator sees of a run, beside the visibilities that clients can have"""
 _FIELDS = ("input", "session_id", "background", "stream", "metadata", "options")
 
 
@@ -40,7 +42,14 @@ def routes(prefix: str) -> list[Route]:
 
 
 def admin_routes() -> list[Route]:
-    return [Route("/admin/runs", page, methods=["GET"]), Route("/admin/runs/{id}", everything, methods=["GET"])]
+    return [
+        Route("/admin/runs", page, methods=["GET"]),
+        Route("/admin/runs/{id}", everything, methods=["GET"]),
+        Route("/admin/runs/{id}/events", all_events, methods=["GET"]),
+        Route("/admin/runs/{id}/cancel", cancel, methods=["POST"]),
+        Route("/admin/runs/{id}/approve", approve, methods=["POST"]),
+        Route("/admin/runs/{id}/input", more_input, methods=["POST"]),
+    ]
 
 
 async def page(web: Web) -> Response:
@@ -127,18 +136,35 @@ async def one(web: Web) -> Response:
 
 async def events(web: Web) -> Response:
     """Every event so far, then those to come, until the run is over. `Last-Event-ID` (or `?after=`) says what the client has."""
-    visit = visit_of(web)
-    after = web.headers.get("last-event-id") or web.query_params.get("after") or "0"
-    if not after.isdigit():
-        raise InvalidRequest("Last-Event-ID must be the number of an event", param="Last-Event-ID")
+    visit, after = visit_of(web), _after(web)
     runs = visit.state.runs
     row = await runs.row(web.path_params["id"], visit.record.tenant)
-    return _stream(web, runs.follow(row.id, int(after)), runs.visibility(row.agent))
+    return _stream(web, runs.follow(row.id, after), runs.visibility(row.agent))
+
+
+async def all_events(web: Web) -> Response:
+    """The same of anybody's run, with the time of each, and with the thoughts that clients may not see."""
+    after, runs = _after(web), visit_of(web).state.runs
+    row = await runs.journal.row(web.path_params["id"])
+    return _stream(web, runs.follow(row.id, after), EVERYTHING)
+
+
+def _after(web: Web) -> int:
+    after = web.headers.get("last-event-id") or web.query_params.get("after") or "0"
+    if not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise InvalidRequest("Last-Event-ID must be the number of an event", param="Last-Event-ID")
+    return int(after)
+
+
+async def _tenant(web: Web) -> str:
+    """Whose runs may be meant: those of the key that asks; an administrator acts for the key that began the run."""
+    if not web.scope["path"].startswith("/admin/"):
+        return visit_of(web).record.tenant
+    return (await visit_of(web).state.runs.journal.row(web.path_params["id"])).tenant
 
 
 async def cancel(web: Web) -> Response:
-    visit = visit_of(web)
-    return json_response(web, (await visit.state.runs.cancel(web.path_params["id"], visit.record.tenant)).public())
+    return json_response(web, (await visit_of(web).state.runs.cancel(web.path_params["id"], await _tenant(web))).public())
 
 
 async def approve(web: Web) -> Response:
@@ -148,14 +174,14 @@ async def approve(web: Web) -> Response:
         raise InvalidRequest("`approved` must be true or false", param="approved")
     if body.get("arguments") is not None and not isinstance(body["arguments"], dict):
         raise InvalidRequest("`arguments` must be an object", param="arguments")
-    row = await visit.state.runs.approve(web.path_params["id"], visit.record.tenant, body)
+    row = await visit.state.runs.approve(web.path_params["id"], await _tenant(web), body)
     return _told(web, row.public())
 
 
 async def more_input(web: Web) -> Response:
     """The next message of the user, for a run that waits or is incomplete."""
     visit, body = visit_of(web), await read_json(web)
-    row = await visit.state.runs.more(web.path_params["id"], visit.record.tenant, messages_of(body.get("input")))
+    row = await visit.state.runs.more(web.path_params["id"], await _tenant(web), messages_of(body.get("input")))
     return _told(web, row.public())
 
 
@@ -242,8 +268,11 @@ def _stream(web: Web, items: AsyncGenerator[Event | Delta], visibility: str = "s
 
 def _written(item: Event | Delta, visibility: str) -> bytes | None:
     if isinstance(item, Delta):
-        if item.kind != "content" and not (item.kind == "reasoning" and visibility == "full"):
+        if item.kind != "content" and not (item.kind == "reasoning" and visibility in ("full", EVERYTHING)):
             return None
         return sse.event(dumps({"kind": item.kind, "text": item.text}), "delta")
     seen = shown(item, visibility)
-    return None if seen is None else b"id: %d\n" % seen.seq + sse.event(dumps(seen.public()), seen.type)
+    if seen is None:
+        return None
+    value = {**seen.public(), "time": seen.time} if visibility == EVERYTHING else seen.public()
+    return b"id: %d\n" % seen.seq + sse.event(dumps(value), seen.type)

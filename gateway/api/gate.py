@@ -20,8 +20,8 @@ from gateway.keys import Holder, UnknownKey
 
 log = logging.getLogger("thinkgate")
 
-OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
-"""Paths that need no key. /metrics is open to clients on this machine."""
+OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/console"})
+"""Paths that need no key; nor do the console's files below /console/. /metrics is open to clients on this machine."""
 
 _MESSAGES = ("/messages", "/messages/count_tokens")  # their clients expect errors in Anthropic's form
 
@@ -93,7 +93,7 @@ def request_id(headers: dict[bytes, bytes]) -> str:
 
 
 def is_open(path: str, client: str | None) -> bool:
-    return path in OPEN or (path == "/metrics" and is_loopback(client))
+    return path in OPEN or path.startswith("/console/") or (path == "/metrics" and is_loopback(client))
 
 
 def check_shape(scope: Scope) -> None:

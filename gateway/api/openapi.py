@@ -38,10 +38,13 @@ class Op(NamedTuple):
 
 
 _PAGE = {"limit": "integer", "before": "integer", "key_name": "string", "model": "string", "format": "string"}
+_RUNS = {"limit": "integer", "before": "integer", "agent": "string", "key_name": "string", "status": "string"}
 _SPAN = {"by": "string", "from": "string", "to": "string", "format": "string"}
 
 OPERATIONS: dict[str, Op] = {
-    "GET /": Op("The name and version, or the console.", answer="Object"),
+    "GET /": Op("To the console.", answer="", status=307),
+    "GET /console": Op("The console: a page for whoever runs the gateway.", answer="Page"),
+    "GET /console/{name}": Op("A file of the console.", answer="Binary"),
     "GET /healthz": Op("Whether the process is alive.", answer="Health"),
     "GET /readyz": Op("Whether it can serve: config, store, shared state, targets that rest.", answer="Ready"),
     "GET /metrics": Op("Prometheus metrics of all workers.", answer="Text"),
@@ -90,8 +93,12 @@ OPERATIONS: dict[str, Op] = {
     "GET /admin/requests": Op("Requests, the newest first.", answer="Requests", query=_PAGE),
     "GET /admin/requests/{id}": Op("One request.", answer="Request"),
     "GET /admin/usage": Op("Sums of requests, tokens and USD by key, model or provider.", answer="Usage", query=_SPAN),
-    "GET /admin/runs": Op("Runs of agents.", answer="List"),
+    "GET /admin/runs": Op("Runs of agents.", answer="List", query=_RUNS),
     "GET /admin/runs/{id}": Op("A run with all its thoughts.", answer="Run"),
+    "GET /admin/runs/{id}/events": Op("What anybody's run has done, as it goes on, with all its thoughts; Last-Event-ID replays.", answer="Events"),
+    "POST /admin/runs/{id}/cancel": Op("End anybody's run.", answer="Run"),
+    "POST /admin/runs/{id}/approve": Op("Let anybody's waiting run use a tool, or not.", "Object", answer="Run"),
+    "POST /admin/runs/{id}/input": Op("Go on with anybody's run that waits or is incomplete.", "Object", answer="Run"),
 }
 """What is known of each operation. One of a route that does not stand here is described by its function's words."""
 
@@ -147,7 +154,7 @@ def _add(found: dict[str, Json], path: str, method: str, words: str) -> None:
     if op.body is not None:
         media = "multipart/form-data" if op.body == "Form" else "application/json"
         operation["requestBody"] = {"required": True, "content": {media: {"schema": _ref(op.body)}}}
-    if shown in ("/", "/healthz", "/readyz", PATH):
+    if shown in ("/", "/healthz", "/readyz", PATH) or shown.startswith("/console"):
         operation["security"] = []
     found.setdefault(shown, {})[method] = operation
 
@@ -165,7 +172,9 @@ def _ref(name: str) -> Json:
 
 
 def _answer(schema: str, text: str, streams: bool = False) -> Json:
-    media = {"Text": "text/plain", "Binary": "application/octet-stream", "Events": "text/event-stream"}.get(schema, "application/json")
+    if not schema:
+        return {"description": text}
+    media = {"Text": "text/plain", "Page": "text/html", "Binary": "application/octet-stream", "Events": "text/event-stream"}.get(schema, "application/json")
     content: Json = {media: {"schema": {"type": "string"} if media != "application/json" else _ref(schema)}}
     if streams:
         content["text/event-stream"] = {"schema": {"type": "string"}}

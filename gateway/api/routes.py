@@ -14,8 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan
 
-import gateway
-from gateway.api import admin, admin_keys, agents, files, openapi, responses
+from gateway.api import admin, admin_keys, agents, console, files, openapi, responses
 from gateway.api.answering import envelope, json_response, visit_of
 from gateway.api.completions import Completions
 from gateway.api.counting import Counting
@@ -55,7 +54,7 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
             Route(f"{prefix}/models/{{name:path}}", model, methods=["GET"]),
         ]
     routes += [
-        Route("/", root, methods=["GET"]),
+        *console.routes(),
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
@@ -63,7 +62,7 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
         *admin_keys.routes(),
         *agents.admin_routes(),
     ]
-    routes.append(Route(openapi.PATH, openapi.answering(openapi.document([*routes, Route(openapi.PATH, root, methods=["GET"])], direct)), methods=["GET"]))
+    routes.append(Route(openapi.PATH, openapi.answering(openapi.document([*routes, Route(openapi.PATH, healthz, methods=["GET"])], direct)), methods=["GET"]))
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error})
     app.router.redirect_slashes = False
     gate = Gate(app, direct, state)
@@ -71,10 +70,6 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
         return gate
     # outside the gate: a preflight carries no credentials
     return CORSMiddleware(gate, allow_origins=cors, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"], expose_headers=["*"])
-
-
-async def root(web: Web) -> Response:
-    return json_response(web, {"name": "thinkgate", "version": gateway.__version__})
 
 
 async def healthz(web: Web) -> Response:

@@ -114,6 +114,7 @@ def greet(conf: config.Config, host: str, port: int) -> None:
     print(f"Thinkgate is at {base}  (models: {', '.join([*conf.models, *(f'agent/{agent}' for agent in conf.agents)])})\n", file=sys.stderr)
     print(f"  curl {base}/chat/completions{auth} -H 'content-type: application/json' -d '{body}'\n", file=sys.stderr)
     print(f"  export OPENAI_BASE_URL={base} OPENAI_API_KEY={key}\n", file=sys.stderr)
+    print(f"  {base.removesuffix('/v1')}/console in a browser shows what it does\n", file=sys.stderr)
     for warning in conf.warnings:
         print(f"warning: {conf.file}:{warning.line}: {warning.path}: {warning.message}", file=sys.stderr)
     sys.stderr.flush()

@@ -19,7 +19,7 @@ from servers import Postgres, Valkey
 from upstream_double import Upstream, completion
 
 SERVER, ADMIN, FILE = "server-key-for-tests-0123456789", "admin-key-for-tests-0123456789", "file-key-for-tests-0123456789"
-OPEN = {"/", "/healthz", "/readyz", "/openapi.json"}
+OPEN = {"/", "/healthz", "/readyz", "/openapi.json", "/console", "/console/x"}
 HOSTS = ("127.0.0.1", "localhost", "a/?x=", "example.com@127.0.0.1", "evil.example", "x/healthz?", "127.0.0.1:80/healthz#", "")
 NOBODY: dict[str, dict[str, str]] = {
     "none": {},
