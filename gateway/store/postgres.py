@@ -37,6 +37,7 @@ DIALECT = Dialect(
 CONNECTIONS = 4
 """at a time, for everything but the two lines on which a process with agents hears (`listen`, and the queue's own)"""
 _PATIENCE = 10.0
+_AT_ONCE = 1.0  # seconds in which a server that takes no more connections says so
 
 _DEFAULTS = {
     "application_name": "thinkgate",
@@ -91,6 +92,8 @@ class Postgres:
                 return await _drive(connection, steps)
         except TimeoutError as error:
             raise StoreUnavailable("the store does not answer in time") from error
+        except psycopg.errors.ReadOnlySqlTransaction as error:
+            raise StoreUnavailable("the store is read-only now") from error
         except psycopg.Error as error:
             raise StoreUnavailable(f"the store does not serve: {type(error).__name__} {error.sqlstate or ''}".rstrip()) from error
 
@@ -123,6 +126,8 @@ class _Pool:
         self._opening = _BEGIN.format(all=int(patience * 800), half=int(patience * 400))
         self._places = asyncio.Semaphore(CONNECTIONS)
         self._idle: list[_Connection] = []
+        self._taken = 0
+        self._back = asyncio.Event()
         self._closed = False
 
     @asynccontextmanager
@@ -139,13 +144,19 @@ class _Pool:
             except GatewayError:
                 await connection.execute("ROLLBACK")
                 raise
+            except psycopg.errors.ReadOnlySqlTransaction:  # a primary no more: new connections may find the new one
+                await self._drop_idle()
+                raise
             except psycopg.OperationalError as error:
                 if overdue.when() <= asyncio.get_running_loop().time():
                     raise TimeoutError from error
                 raise
             finally:
                 overdue.cancel()
-                await self._give_back(connection)
+                try:
+                    await self._give_back(connection)
+                finally:
+                    self._free()
         finally:
             self._places.release()
 
@@ -155,15 +166,37 @@ class _Pool:
         await self._drop_idle()
 
     async def _begin(self) -> _Connection:
-        """BEGIN shows whether a kept connection still works, at no extra price. One that does not speaks for the others."""
-        if self._closed:
-            raise StoreUnavailable("the store is closed")
-        if self._idle:
+        """BEGIN shows whether a kept connection still works, at no extra price. One that does not speaks for the others.
+
+        Where the server takes no more connections, those that are there have to do.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._patience
+        while True:
+            if self._closed:
+                raise StoreUnavailable("the store is closed")
+            began = loop.time()
+            self._taken += 1
             try:
-                return await self._started(self._idle.pop())
-            except psycopg.OperationalError:
-                await self._drop_idle()
-        return await self._started(await psycopg.AsyncConnection.connect(self._target, autocommit=True))
+                if self._idle:
+                    try:
+                        return await self._started(self._idle.pop())
+                    except psycopg.OperationalError:
+                        await self._drop_idle()
+                return await self._started(await psycopg.AsyncConnection.connect(self._target, autocommit=True))
+            except BaseException as error:
+                self._free()
+                if not isinstance(error, psycopg.OperationalError) or not (self._taken or self._idle) or loop.time() - began > _AT_ONCE:
+                    raise
+            if not self._idle:
+                async with asyncio.timeout_at(until):
+                    await self._back.wait()
+
+    def _free(self) -> None:
+        """One connection less is in use, or will be: whoever waits for one looks again."""
+        self._taken -= 1
+        self._back.set()
+        self._back = asyncio.Event()
 
     async def _started(self, connection: _Connection) -> _Connection:
         overdue = asyncio.get_running_loop().call_later(self._patience / 5, _cut, connection)
@@ -219,8 +252,10 @@ async def _drive(connection: _Connection, steps: Steps[T]) -> T:
 
 
 def _target(url: str) -> str:
-    """The URL with our defaults, where it does not set them itself."""
-    return make_conninfo("", **{**_DEFAULTS, **conninfo_to_dict(url)})
+    """The URL with our defaults, where it does not set them itself. Of several hosts the primary is meant."""
+    given = conninfo_to_dict(url)
+    several = {"target_session_attrs": "read-write"} if "," in f"{given.get('host') or ''}{given.get('hostaddr') or ''}" else {}
+    return make_conninfo("", **{**_DEFAULTS, **several, **given})
 
 
 def _text(error: psycopg.Error, url: str) -> str:
