@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from gateway.adapters.helpers import Here
-from gateway.adapters.hooks import DATA, HOOKS, Context, log
+from gateway.adapters.hooks import DATA, HOOKS, Context, log, thaw
 from gateway.chat import dumps
 from gateway.errors import AdapterError, GatewayError
 
@@ -52,9 +52,7 @@ class PythonFile:
             here.body, here.ctx = args[0], ctx
             started = perf_counter()
             try:
-                given = function(*args) if takes_ctx else function(*args[:-1])
-                dumps(given)  # raises for what has no JSON form
-                return given
+                return _json(function(*args) if takes_ctx else function(*args[:-1]))
             except GatewayError:
                 raise
             except (Exception, SystemExit) as error:
@@ -98,6 +96,16 @@ class PythonFile:
 
 _ARGUMENTS = {name: {"finish": 1, "repair": 3}.get(name, 2) for name in HOOKS}
 """How many arguments a hook is called with, ctx included."""
+
+
+def _json(value: Any) -> Any:
+    """The value, with options of `ctx` in it as plain JSON. ValueError if it has no JSON form."""
+    try:
+        dumps(value)
+    except ValueError:
+        value = thaw(value)
+        dumps(value)
+    return value
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:

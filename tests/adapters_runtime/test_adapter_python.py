@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Context, Hooks
+from gateway.adapters.hooks import freeze
+from gateway.chat import dumps, loads
 from gateway.errors import AdapterError, UpstreamError
 
 
@@ -45,6 +47,15 @@ def test_whatever_a_hook_does_is_its_own_failure(make: Any, does: str) -> None:
 
     with pytest.raises(AdapterError, match=r"^adapters/p\.py:[12]: transform_request: "):
         hooks.transform_request({}, Context())
+
+
+def test_an_option_may_go_into_the_body(make: Any) -> None:
+    hooks = Hooks(make("def transform_request(req, ctx):\n    return {**req, **ctx.options}", "p.py"))
+    options = {"route": {"order": ["a", "b"]}, "stop": ["x"]}
+
+    body = hooks.transform_request({"n": 1}, Context(options=freeze(options)))
+
+    assert loads(dumps(body)) == {"n": 1, **options}
 
 
 def test_a_gateway_error_passes_through(make: Any) -> None:
