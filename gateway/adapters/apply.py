@@ -21,15 +21,16 @@ def prepare(body: Json, hooks: Hooks, options: Settings, ctx: Context) -> Json:
     return after_hooks(body, adapter, options, ctx)
 
 
-def recover(body: Json, kind: str, hooks: Hooks, options: Settings, ctx: Context) -> Json | None:
+def recover(body: Json, kind: str, hooks: Hooks, options: Settings, ctx: Context, *, before: bool = False) -> Json | None:
     """The prepared body changed so that a refusal of class `kind` should not come again; None: nothing can be changed.
 
     `ctx.state["error"]` is the provider's own error, `{message, type, code, param}`. The
     adapter's hook is asked first; where it gives nothing, the default repair of the class.
+    `before`: it was refused in another request and is to be prevented in this one.
     """
     if hooks.has("repair"):
         repaired = hooks.repair(body, kind, ctx)
         if repaired is not None:
             ctx.note(f"{hooks.adapter.name}.repair={kind}")
             return repaired
-    return repair(body, kind, options, ctx)
+    return repair(body, kind, options, ctx, before=before)

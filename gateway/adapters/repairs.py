@@ -38,8 +38,13 @@ _NEXT_EFFORT = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 """What most models know instead, where the refusal lists nothing."""
 
 
-def repair(body: Json, kind: str, options: Settings, ctx: Context) -> Json | None:
-    """The body to send once more after a refusal of class `kind`; None: nothing can be changed. `body` is edited."""
+def repair(body: Json, kind: str, options: Settings, ctx: Context, *, before: bool = False) -> Json | None:
+    """The body to send once more after a refusal of class `kind`; None: nothing can be changed. `body` is edited.
+
+    `before`: another request was refused; a body that has not what was refused there stays as it is.
+    """
+    if before and kind in _CONCERNS and not _CONCERNS[kind](body):
+        return None
     change = _REPAIRS.get(kind)
     done = change(body, options, ctx) if change else None
     if not done:
@@ -213,6 +218,12 @@ def _error(ctx: Context) -> Mapping[str, Any]:
 def _said(ctx: Context) -> str:
     return str(_error(ctx).get("message") or "")
 
+
+_CONCERNS: Mapping[str, Callable[[Json], bool]] = {
+    "tool_choice_thinking": lambda body: body.get("tool_choice") not in (None, "auto", "none", {"type": "auto"}, {"type": "none"}),
+    "tools_effort": lambda body: bool(body.get("tools")),
+}
+"""classes whose refusal says something about some bodies only: the others would lose their thinking for nothing"""
 
 _REPAIRS: Mapping[str, Callable[[Json, Settings, Context], str | None]] = {
     "reasoning_missing": _reasoning_missing,

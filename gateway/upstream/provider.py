@@ -227,7 +227,7 @@ class Provider:
         body = self._turned(body, request, spoken, options, context)
         body = apply.prepare(body, hooks, options, context)
         for lesson in self.lessons.of(target.model):
-            body = self._repaired(body, lesson, hooks, options, context) or body
+            body = self._repaired(body, lesson, hooks, options, context, before=True) or body
         if request.repair is not None:
             repaired = self._repaired(body, request.repair, hooks, options, context)
             if repaired is None:
@@ -243,9 +243,9 @@ class Provider:
         return Prepared(url, headers, body, data, hooks, context, options, request.dialect, client, include_usage, request.empty_ok)
 
     @staticmethod
-    def _repaired(body: Json, failure: UpstreamError, hooks: Hooks, options: Settings, context: Context) -> Json | None:
+    def _repaired(body: Json, failure: UpstreamError, hooks: Hooks, options: Settings, context: Context, *, before: bool = False) -> Json | None:
         context.state["error"] = failure.error
-        return apply.recover(body, failure.kind, hooks, options, context)
+        return apply.recover(body, failure.kind, hooks, options, context, before=before)
 
     def _relayed(self, request: Request, target: config.Target, hooks: Hooks, options: Settings, secret: str | None) -> Prepared:
         """A request that is passed on: the model's name is exchanged, JSON goes through the hooks."""

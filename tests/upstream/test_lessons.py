@@ -78,3 +78,35 @@ async def test_the_next_request_is_sent_right_at_once(a: Upstream) -> None:
     assert "temperature" not in a.requests[2].json
     assert ready.json()["providers"]["learned"] == {"a/a-model": ["param:temperature"]}
     assert 'thinkgate_learned{class="param",provider="a"} 1.0' in metrics.text
+
+
+TOOL = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "refusal", "cause"),
+    [
+        ("adapter: openai", "Function tools with reasoning_effort are not supported", {"tools": TOOL, "reasoning_effort": "high"}),
+        (
+            "adapter: deepseek\noptions: {forced_tool_choice_while_thinking: keep}",
+            "Thinking mode does not support this tool_choice",
+            {"tools": TOOL, "tool_choice": "required"},
+        ),
+    ],
+    ids=["tools_effort", "tool_choice_thinking"],
+)
+async def test_a_lesson_about_tools_leaves_other_requests_alone(a: Upstream, adapter: str, refusal: str, cause: dict[str, object]) -> None:
+    """They would lose their thinking, for an hour and without a word."""
+    a.reply({"error": {"message": refusal}}, status=400)
+    a.reply(completion("one"), repeat=4)
+    plain = {**CHAT, "model": "a/gpt-x"}
+    async with serving(yaml({"a": a.url}, a=f"{adapter}\nretries: 0")) as running:
+        first = await running.chat({**plain, **cause})
+        await running.chat(plain)
+        again = await running.chat({**plain, **cause})
+
+    refused, repaired, other, prevented = (seen.json for seen in a.requests)
+    assert first.headers["x-thinkgate-chain"] == "a=400,a=200"
+    assert again.headers["x-thinkgate-chain"] == "a=200"
+    assert prevented == repaired != refused
+    assert other == {**CHAT, "model": "gpt-x"}
