@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -115,8 +117,16 @@ class Tool:
         return {"type": "function", "function": {"name": self.name, "description": self.description, "parameters": self.parameters}}
 
     def run(self, params: Json) -> Any:
-        """Do it. A text, or whatever has a JSON form; a coroutine is awaited. What it raises becomes an observation."""
-        raise NotImplementedError(f"tool {self.name} has neither run nor call")
+        """Do it. A text, or whatever has a JSON form; a coroutine is awaited. What it raises becomes an observation.
+
+        Of a tool that has `call` alone: its plain form, which gives the observation's text. What
+        the tool keeps in its session lives as long as the object then.
+        """
+        if type(self).call is Tool.call:
+            raise NotImplementedError(f"tool {self.name} has neither run nor call")
+        alone: Context = self.__dict__.setdefault("_alone", Context())
+        with ThreadPoolExecutor(1) as thread:  # the caller may have a loop of its own
+            return thread.submit(asyncio.run, self.call(params, alone)).result().text
 
     async def call(self, arguments: Json, context: Context) -> Observation:
         """Do it with arguments that fit the schema."""

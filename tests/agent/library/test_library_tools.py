@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import Any
 
 import pytest
 
 import gateway.agent
-from gateway.agent import Calculator, Pool, Registry, Tool, ToolChain, ToolParameter, Weather, WebSearch
+from gateway.agent import Calculator, Pool, Registry, SequentialThinking, Tool, ToolChain, ToolParameter, Weather, WebSearch
 
 
 class Tags(Tool):
@@ -96,6 +97,20 @@ def test_what_it_cannot_calculate_is_said_and_never_none(expression: str) -> Non
     assert not seen.ok
     assert seen.text
     assert "None" not in seen.text
+
+
+def test_a_built_in_tool_has_a_plain_form() -> None:
+    """H8: `run(params)`, with and without a loop; what it keeps lives as long as the object (T19)."""
+    thinking, thought = SequentialThinking(), {"thought": "a", "thought_number": 1, "total_thoughts": 2, "next_thought_needed": True}
+
+    async def inside() -> str:
+        return str(Calculator().run({"expression": "2 + 3"}))
+
+    assert Calculator().run({"expression": "2 + 3"}) == asyncio.run(inside()) == "5"
+    assert [json.loads(thinking.run(thought))["data"]["thought_history_length"] for _ in range(2)] == [1, 2]
+    assert json.loads(SequentialThinking().run(thought))["data"]["thought_history_length"] == 1
+    with pytest.raises(NotImplementedError, match="neither run nor call"):
+        Tool().run({})
 
 
 def test_a_search_needs_a_key_and_has_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
