@@ -77,13 +77,13 @@ class Gateway:
         self._fleet = Fleet({})
         self._processes = processes
         self.workers = Workers(folder, self._collect, self.reload) if folder is not None else None
-        self._stored = Stored()
         self.servers = Servers()
         self._providers: dict[str, Provider] = {}
         self._fault: str | None = None
         self.config = read()
         self.shared = self._share(self.config, processes)
         self._memory = Memory(shared=self.shared)
+        self._stored = Stored(shared=self.shared)
         self._mcp = Serving(self.shared)
         self.ledger = Ledger(self._telemetry.usage_dropped, processes, self.shared)
         if self.ledger.door is not None:

@@ -7,7 +7,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from starlette.types import Receive, Scope, Send
 
@@ -37,6 +37,12 @@ class Endpoint(ABC):
 
     endpoint: str
     dialect: str
+    refers: ClassVar[bool] = False
+    """requests may refer to what is kept: `whole` writes it out"""
+
+    async def whole(self, visit: Visit, request: Request) -> Request:
+        """The request with what it refers to. Raises InvalidRequest where that is gone."""
+        return request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         visit: Visit = scope["visit"]
@@ -50,6 +56,8 @@ class Endpoint(ABC):
                 raise MethodNotAllowed(f"{scope['path']} accepts POST only", ("POST",))
             raw = await read_body(receive, visit.headers, state.server.max_body, state.server.body_timeout)
             request = self.request(visit, raw)
+            if self.refers:
+                request = await self.whole(visit, request)
             if visit.holder is not None:
                 visit.holder.check(request.model)
             model, label = state.router.find(request.model)

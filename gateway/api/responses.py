@@ -32,12 +32,14 @@ class NotServed(GatewayError):
 class Responses(Completions):
     """`POST /v1/responses`: what a request refers to is written out first, and its answer is kept."""
 
-    def request(self, visit: Visit, raw: bytes) -> Request:
-        made = super(Responses, self).request(visit, raw)
-        body = made.body.fresh()
-        visit.asked = made.body
-        whole = visit.state.stored.expand(visit.record.tenant, body)
-        return made if whole is body else self.made(visit, Body(dumps(whole), whole), made.model, made.stream, made.headers)
+    refers = True
+
+    async def whole(self, visit: Visit, request: Request) -> Request:
+        body, stored, tenant = request.body.fresh(), visit.state.stored, visit.record.tenant
+        visit.asked = request.body
+        await stored.find_for(tenant, body)
+        whole = stored.expand(tenant, body)
+        return request if whole is body else self.made(visit, Body(dumps(whole), whole), request.model, request.stream, request.headers)
 
     async def answer(self, model: Model, request: Request, send: Send, visit: Visit) -> GatewayError | None:
         assert visit.asked is not None
@@ -53,7 +55,7 @@ class Keeping:
         self._asked = asked
 
     async def generate(self, request: Request) -> AsyncGenerator[Chunk]:
-        previous = self._asked.get("previous_response_id")
+        previous, stored = self._asked.get("previous_response_id"), self._visit.state.stored
         async with aclosing(self._model.generate(request)) as chunks:
             async for chunk in chunks:
                 if chunk.whole or chunk.event in _LIFE:
@@ -63,7 +65,8 @@ class Keeping:
                         answer["previous_response_id"] = previous
                         chunk = Chunk(dumps(value), event=chunk.event, whole=chunk.whole, content=chunk.content, more=chunk.more, json=value)
                     if isinstance(answer, dict) and (chunk.whole or chunk.event in _ENDS):
-                        self._visit.state.stored.put(self._visit.record.tenant, self._asked, answer)
+                        stored.put(self._visit.record.tenant, self._asked, answer)
+                        await stored.settled()
                 yield chunk
 
 
@@ -80,22 +83,30 @@ def routes(prefix: str) -> list[Route]:
 async def one(web: Web) -> Response:
     visit, ident = visit_of(web), web.path_params["ident"]
     stored = visit.state.stored
-    return json_response(web, (stored.delete if web.method == "DELETE" else stored.get)(visit.record.tenant, ident))
+    await stored.find(visit.record.tenant, ident)
+    if web.method != "DELETE":
+        return json_response(web, stored.get(visit.record.tenant, ident))
+    deleted = stored.delete(visit.record.tenant, ident)
+    await stored.settled()
+    return json_response(web, deleted)
 
 
 async def cancel(web: Web) -> Response:
-    visit = visit_of(web)
-    return json_response(web, visit.state.stored.cancel(visit.record.tenant, web.path_params["ident"]))
+    visit, ident = visit_of(web), web.path_params["ident"]
+    await visit.state.stored.find(visit.record.tenant, ident)
+    return json_response(web, visit.state.stored.cancel(visit.record.tenant, ident))
 
 
 async def items(web: Web) -> Response:
-    visit = visit_of(web)
-    return json_response(web, visit.state.stored.items(visit.record.tenant, web.path_params["ident"]))
+    visit, ident = visit_of(web), web.path_params["ident"]
+    await visit.state.stored.find(visit.record.tenant, ident)
+    return json_response(web, visit.state.stored.items(visit.record.tenant, ident))
 
 
 async def input_tokens(web: Web) -> Response:
     body = await read_json(web)
     visit = visit_of(web)
+    await visit.state.stored.find_for(visit.record.tenant, body)
     whole = visit.state.stored.expand(visit.record.tenant, body)
     return json_response(web, {"object": "response.input_tokens", "input_tokens": responses.count_input_tokens(whole)})
 

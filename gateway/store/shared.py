@@ -187,6 +187,19 @@ class Shared:
         if self._link is not None and len(value) <= LARGEST:
             self._link.tell(encode(b"SET", self._prefix + key, value, b"PX", b"%d" % max(1, int(seconds * 1000))))
 
+    def hold(self, key: bytes, seconds: float) -> None:
+        """Keep what is there for so long from now on."""
+        if self._link is not None:
+            self._link.tell(encode(b"PEXPIRE", self._prefix + key, b"%d" % max(1, int(seconds * 1000))))
+
+    async def settled(self) -> None:
+        """Until the server has all that was told, if it is there."""
+        if self._ready and self._link is not None:
+            try:
+                await self._link.drain()
+            except (SharedAway, Refused):
+                pass
+
     def call_reload(self) -> None:
         """Ask all other processes to read their config again."""
         if self._link is not None and self._reload is not None:

@@ -1,4 +1,4 @@
-"""What a client may refer to instead of sending it again: answered requests, kept in this process.
+"""What a client may refer to instead of sending it again: answered requests, kept in this process, and in a shared state if there is one.
 
 `previous_response_id` and item references are written out before anything else reads a
 request, so that every provider gets the whole conversation.
@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
 from gateway.chat import Json, dumps, loads
 from gateway.dialects.responses.carriers import native_items
 from gateway.dialects.responses.inbound import kind_of, missing_item, missing_response
 from gateway.dialects.responses.terms import listed, mint, text_of
 from gateway.errors import InvalidRequest, NotFound
+from gateway.store.faults import SharedAway
+
+if TYPE_CHECKING:
+    from gateway.store import Shared
 
 DAY = 24 * 3600.0
+SHARED = 3600.0
+"""seconds after its last use for which the shared state has an answer"""
+_MOST = 1000  # items of one request that are looked for there
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,16 @@ class _Entry:
     @property
     def size(self) -> int:
         return len(self.response) + len(self.items)
+
+    def told(self) -> bytes:
+        """The same for another process."""
+        return b"%b\n%b%b" % (dumps([self.previous, self.ids, len(self.response)]), self.response, self.items)
+
+    @classmethod
+    def heard(cls, told: bytes, expires: float) -> _Entry:
+        head, _, texts = told.partition(b"\n")
+        previous, ids, size = loads(head)
+        return cls(texts[:size], texts[size:], previous, tuple(ids), expires)
 
 
 class _Shelf:
@@ -75,15 +93,29 @@ class Stored:
 
     `responses` and `size` (bytes of JSON) bound the whole, `keep` (seconds) each answer. What
     is full loses the least recently used answer of the tenant that holds most. `clock` gives
-    seconds that only rise.
+    seconds that only rise. What processes with the same `shared` state keep, each can `find`.
     """
 
-    def __init__(self, *, responses: int = 2000, size: int = 64 * 1024 * 1024, keep: float = DAY, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        responses: int = 2000,
+        size: int = 64 * 1024 * 1024,
+        keep: float = DAY,
+        clock: Callable[[], float] = time.monotonic,
+        shared: Shared | None = None,
+    ) -> None:
         self._most = responses
         self._size = size
         self._keep = keep
         self._clock = clock
+        self._shared = shared
         self._shelves: dict[str, _Shelf] = {}
+
+    async def settled(self) -> None:
+        """Until other processes can find what was put, and nothing that was deleted: whoever has an answer may refer to it at once."""
+        if self._shared is not None:
+            await self._shared.settled()
 
     def put(self, tenant: str, request: Json, response: Json) -> None:
         """Keep an answer with the request as the client sent it, unless that says `store: false` or it does not fit."""
@@ -95,8 +127,35 @@ class Stored:
         previous = text_of(request.get("previous_response_id")) or None
         entry = _Entry(dumps(response), dumps(items), previous, owned, self._clock() + self._keep)
         if entry.size <= self._size:
-            self._shelves.setdefault(tenant, _Shelf()).add(ident, entry)
-            self._make_room()
+            self._add(tenant, ident, entry)
+            if self._shared is not None:
+                self._shared.put(_name(b"kept", tenant, ident), entry.told(), SHARED)
+                for item in listed(response.get("output")):
+                    if isinstance(item.get("id"), str):
+                        self._shared.put(_name(b"owner", tenant, item["id"]), ident.encode("utf-8"), SHARED)
+
+    async def find(self, tenant: str, *wanted: str, items: Sequence[str] = ()) -> None:
+        """Have here what other processes keep: these answers with all before them, and those that these items belong to. Raises nothing: it may be away."""
+        shared = self._shared
+        if shared is None or not (wanted or items):
+            return
+        try:
+            shelf = self._shelves.get(tenant)
+            unknown = [item for item in items if shelf is None or item not in shelf.owners][:_MOST]
+            owners = await shared.get(*(_name(b"owner", tenant, item) for item in unknown)) if unknown else []
+            after = {*wanted, *(owner.decode("utf-8") for owner in owners if owner is not None)}
+            seen: set[str] = set()
+            while after := after - seen:
+                seen |= after
+                after = await self._heard(shared, tenant, after)
+        except (SharedAway, ValueError):  # or another version keeps them in another way
+            return
+
+    async def find_for(self, tenant: str, body: Json) -> None:
+        """The same for all that a request refers to."""
+        previous = text_of(body.get("previous_response_id"))
+        items = [text_of(item.get("id")) for item in listed(body.get("input")) if kind_of(item) == "item_reference"]
+        await self.find(tenant, *([previous] if previous else []), items=items)
 
     def get(self, tenant: str, ident: str) -> Json:
         """The answer, a fresh copy. Raises NotFound."""
@@ -106,7 +165,10 @@ class Stored:
     def delete(self, tenant: str, ident: str) -> Json:
         """Forget an answer and say so. Raises NotFound."""
         self._find(tenant, ident)
-        self._shelves[tenant].remove(ident)
+        self._forget(tenant, ident)
+        if self._shared is not None:
+            self._shared.put(_name(b"kept", tenant, ident), b"", SHARED)
+            self._shared.put(_name(b"gone", tenant, ident), b"1", self._keep)
         return {"id": ident, "object": "response", "deleted": True}
 
     def cancel(self, tenant: str, ident: str) -> Json:
@@ -165,6 +227,42 @@ class Stored:
             raise NotFound(f"Response with id {ident[:100]!r} not found.", code="response_not_found")
         return entry
 
+    async def _heard(self, shared: Shared, tenant: str, wanted: set[str]) -> set[str]:
+        """Learn of some answers, and of those before them as far as they are known here; gives those before that are not."""
+        known = [ident for first in wanted for ident in self._back(tenant, first)]
+        unknown = [ident for ident in wanted if ident not in known]
+        values = await shared.get(*(_name(b"gone", tenant, ident) for ident in known), *(_name(b"kept", tenant, ident) for ident in unknown))
+        for ident, gone in zip(known, values, strict=False):
+            if gone is not None:
+                self._forget(tenant, ident)
+            else:
+                shared.hold(_name(b"kept", tenant, ident), SHARED)
+        found = {ident: value for ident, value in zip(unknown, values[len(known) :], strict=True) if value}
+        for ident, told in found.items():
+            shared.hold(_name(b"kept", tenant, ident), SHARED)
+            self._add(tenant, ident, _Entry.heard(told, self._clock() + self._keep))
+        entries = [self._look(tenant, ident) for ident in (*known, *found)]
+        return {entry.previous for entry in entries if entry is not None and entry.previous is not None} - {*known, *found}
+
+    def _back(self, tenant: str, ident: str) -> Iterator[str]:
+        """An answer and those before it that are known here."""
+        seen: set[str] = set()
+        while ident not in seen and (entry := self._look(tenant, ident)) is not None:
+            yield ident
+            seen.add(ident)
+            if entry.previous is None:
+                return
+            ident = entry.previous
+
+    def _forget(self, tenant: str, ident: str) -> None:
+        shelf = self._shelves.get(tenant)
+        if shelf is not None:
+            shelf.remove(ident)
+
+    def _add(self, tenant: str, ident: str, entry: _Entry) -> None:
+        self._shelves.setdefault(tenant, _Shelf()).add(ident, entry)
+        self._make_room()
+
     def _make_room(self) -> None:
         if len(self._shelves) > self._most:  # most of them are empty: their answers were deleted, or expired
             self._shelves = {tenant: shelf for tenant, shelf in self._shelves.items() if shelf.entries}
@@ -174,6 +272,11 @@ class Stored:
             shelf.remove(next(iter(shelf.entries)))
             if not shelf.entries:
                 del self._shelves[name]
+
+
+def _name(kind: bytes, tenant: str, ident: str) -> bytes:
+    text = f"{len(tenant)} {tenant}{ident}".encode("utf-8", "surrogatepass")
+    return b"response:%b:%b" % (kind, sha256(text).hexdigest().encode("ascii"))
 
 
 def input_items(request: Mapping[str, Any]) -> list[Json]:
