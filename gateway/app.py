@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -79,7 +80,7 @@ class Gateway:
         self.workers = Workers(folder, self._collect, self.reload) if folder is not None else None
         self.servers = Servers()
         self._providers: dict[str, Provider] = {}
-        self._fault: str | None = None
+        self._reloaded: api.Reload | None = None
         self.config = read()
         self.shared = self._share(self.config, processes)
         self._memory = Memory(shared=self.shared)
@@ -96,6 +97,7 @@ class Gateway:
 
     def reload(self) -> bool:
         """Read the config again. True: it is in use now; False: the old one stays, the log says why."""
+        fault: str | None = None
         try:
             fresh = self._read()
             if fresh.store != self.config.store:
@@ -104,18 +106,19 @@ class Gateway:
                 raise ConfigError([fresh.fault("shared", "another shared state takes a restart")], fresh.file)
             state = self._build(fresh)
         except ConfigError as error:
-            self._fault = str(error)
+            fault = str(error)
             log.error("config not reloaded, the old one stays in use:\n%s", error)
         except OSError as error:
-            self._fault = f"{type(error).__name__}: the config file cannot be read"
-            log.error("config not reloaded, the old one stays in use: %s", self._fault)
+            fault = f"{type(error).__name__}: the config file cannot be read"
+            log.error("config not reloaded, the old one stays in use: %s", fault)
         else:
-            self.config, self.state, self._fault = fresh, state, None
+            self.config, self.state = fresh, state
             self._declare(fresh)
             self._fleet.data.want(self._fleet.urls.values())
             log.info("config reloaded from %s", fresh.file)
-        self._telemetry.reload(self._fault is None)
-        return self._fault is None
+        self._reloaded = api.Reload(time.time(), fault)
+        self._telemetry.reload(fault is None)
+        return fault is None
 
     async def reload_all(self) -> bool:
         """The same in every worker, and in every process that shares its state with this one."""
@@ -143,9 +146,9 @@ class Gateway:
         self._measure()
         return self._telemetry.registry.collect()
 
-    def current(self) -> tuple[config.Config, str | None]:
-        """The config in use, and why the last reload failed."""
-        return self.config, self._fault
+    def current(self) -> tuple[config.Config, api.Reload | None]:
+        """The config in use, and how the last reload went; None: there was none."""
+        return self.config, self._reloaded
 
     def read_prices(self) -> None:
         """Read the public price data now, for commands; a running application uses `reading_prices`."""
@@ -224,8 +227,10 @@ class Gateway:
 
     def _ready(self, loader: Loader) -> tuple[bool, dict[str, Any]]:
         providers: dict[str, Any] = {"resting": self.state.health.resting(), "learned": self._learned()}
-        store = {"error": self.ledger.fault or self.ledger.usage.failing, "waiting": len(self.ledger.usage)}
-        parts: dict[str, Any] = {"config": {"file": self.config.file, "error": self._fault}, "store": store, "providers": providers}
+        away, fault = self.ledger.fault or self.ledger.usage.failing, self._reloaded.error if self._reloaded is not None else None
+        store = {"state": "away" if away else "up", "error": away, "waiting": len(self.ledger.usage)}
+        conf = {"state": "stale" if fault else "current", "file": self.config.file, "error": fault}
+        parts: dict[str, Any] = {"config": conf, "store": store, "providers": providers}
         parts["shared"] = self.shared.state() if self.shared is not None else {"state": "off", "processes": self._processes}
         if (processes := parts["shared"]["processes"]) > 1 and parts["shared"]["state"] != "up":
             parts["shared"]["limits"] = f"each of {processes} processes lets in its part of every limit"

@@ -2,6 +2,6 @@
 
 from gateway.api.auth import Auth
 from gateway.api.routes import build
-from gateway.api.state import State
+from gateway.api.state import Reload, State
 
-__all__ = ["Auth", "State", "build"]
+__all__ = ["Auth", "Reload", "State", "build"]

@@ -25,9 +25,9 @@ def routes() -> list[Route]:
 
 
 async def providers(web: Web) -> Response:
-    """Every provider with its adapter, its targets that rest, and the refusals that are prevented by now."""
+    """Every provider with its adapter, its targets that failed or rest, and the refusals that are prevented by now."""
     state = visit_of(web).state
-    resting = state.health.resting()
+    resting, known = state.health.resting(), state.health.breakers()
     data = [
         {
             "name": name,
@@ -35,6 +35,7 @@ async def providers(web: Web) -> Response:
             "base_url": state.redact(provider.base_url() or ""),
             "learned": [f"{model}: {kind}" for model, kind in provider.lessons],
             "resting": {target: why for target, why in resting.items() if target.startswith(f"{name}/")},
+            "targets": {target: breaker for target, breaker in known.items() if target.startswith(f"{name}/")},
         }
         for name, provider in state.router.providers.items()
     ]
@@ -44,16 +45,17 @@ async def providers(web: Web) -> Response:
 async def settings(web: Web) -> Response:
     """The config in use, secrets masked, and how the last reload went."""
     state = visit_of(web).state
-    conf, error = state.control.current()
-    return json_response(web, {"config": masked(conf), "file": conf.file, "reload_error": error})
+    conf, last = state.control.current()
+    told = {"time": last.time, "ok": last.error is None, "error": last.error} if last is not None else None
+    return json_response(web, {"config": masked(conf), "file": conf.file, "last_reload": told, "reload_error": last.error if last is not None else None})
 
 
 async def reload(web: Web) -> Response:
     """Read the config again, here and in every other process that can be told."""
     state = visit_of(web).state
     ok = await state.control.reload_all()
-    _, error = state.control.current()
-    return json_response(web, {"reloaded": ok, "error": error}, 200 if ok else 409)
+    _, last = state.control.current()
+    return json_response(web, {"reloaded": ok, "error": last.error if last is not None else None}, 200 if ok else 409)
 
 
 def masked(value: Any, name: str = "") -> Any:

@@ -18,9 +18,10 @@ from gateway.api.headers import response_headers
 from gateway.api.responses import read_json
 from gateway.api.state import State
 from gateway.chat import Json
+from gateway.config.kinds import count, duration
 from gateway.errors import InvalidRequest, NotFound, Overloaded
 from gateway.keys import OVERLAP, file_id, issue, newest, public, revoke, rotate, shown, terms
-from gateway.store import Store
+from gateway.store import KeyRow, Store
 
 _WORDS = {"key_name", "model", "limit", "before", "by", "from", "to", "format"}
 
@@ -62,7 +63,7 @@ async def create(web: Web) -> Response:
     state, body = visit_of(web).state, await read_json(web)
     conf, _ = state.control.current()
     name = body.pop("name", None)
-    secret, row = await issue(_store(state), name, terms(body, conf.teams), conf.keys)
+    secret, row = await issue(_store(state), name, terms(_in_numbers(body), conf.teams), conf.keys)
     await state.ledger.look()
     answer = {**public(row), "key": secret}
     if conf.server.admin_key is None:
@@ -73,13 +74,13 @@ async def create(web: Web) -> Response:
 async def change(web: Web) -> Response:
     state, body = visit_of(web).state, await read_json(web)
     conf, _ = state.control.current()
-    changes, store = terms(body, conf.teams), _store(state)
+    changes, store = terms(_in_numbers(body), conf.teams), _store(state)
     latest = newest(await store.keys(), _id(web))
     row = await store.update_key(latest.id, **changes) if latest is not None else None
     if row is None:
         raise _unknown(web)
     await state.ledger.look()
-    return json_response(web, public(row))
+    return json_response(web, await _public(state, row))
 
 
 async def end(web: Web) -> Response:
@@ -99,7 +100,7 @@ async def renew(web: Web) -> Response:
         raise InvalidRequest("overlap is a number of seconds, at most a year", param="overlap")
     secret, row = await rotate(_store(state), _id(web), float(overlap))
     await state.ledger.look()
-    return json_response(web, {**public(row), "key": secret}, 201)
+    return json_response(web, {**await _public(state, row), "key": secret}, 201)
 
 
 async def requests(web: Web) -> Response:
@@ -136,6 +137,11 @@ def _store(state: State) -> Store:
     return store
 
 
+async def _public(state: State, row: KeyRow) -> Json:
+    """A key as it is shown, with the id that the use of all its secrets counts under."""
+    return public(row, {known.id: known for known in await _store(state).keys()})
+
+
 def _id(web: Web) -> str:
     """The id of a key in the store. InvalidRequest for one that the file declares."""
     ident: str = web.path_params["id"]
@@ -164,6 +170,28 @@ def whole(query: Mapping[str, str], name: str, least: int) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) >= least):
         raise InvalidRequest(f"{name} is a whole number of at least {least}", param=name)
     return int(text)
+
+
+def _in_numbers(body: Json) -> Json:
+    """The same with numbers for texts as commands and config files have them: `200k`, `30d`, `2027-01-01`."""
+    out = dict(body)
+    for name, read in (("rpm", count), ("tpm", count), ("concurrency", count), ("expires", end_of)):
+        if isinstance(text := body.get(name), str):
+            try:
+                out[name] = read(text)
+            except (ValueError, OverflowError) as error:
+                raise InvalidRequest(f"{name} {error}", param=name) from None
+    return out
+
+
+def end_of(text: str) -> float:
+    """Unix seconds of `30d`, from now on, or of a day or moment. ValueError if it is neither."""
+    if "-" not in text:
+        return time.time() + duration(text)
+    try:
+        return moment(text)
+    except ValueError:
+        raise ValueError("is not a day such as 2027-01-31") from None
 
 
 def _moment(query: Mapping[str, str], name: str) -> float | None:

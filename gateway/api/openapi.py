@@ -203,6 +203,8 @@ _TERMS: dict[str, Json] = {
     "team": _TEXT_OR_NULL,
     "tags": _list(_TEXT),
 }
+_WORDED: Json = {"type": ["integer", "string", "null"], "minimum": 1}  # 60, or "200k"
+_GIVEN: dict[str, Json] = {**_TERMS, **dict.fromkeys(("rpm", "tpm", "concurrency"), _WORDED), "expires": {"type": ["number", "string", "null"]}}
 _SUMS: dict[str, Json] = dict.fromkeys(("requests", "failed", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens"), _WHOLE)
 _KEY: dict[str, Json] = {
     **_TERMS,
@@ -252,8 +254,8 @@ SCHEMAS: dict[str, Json] = {
     "RunRequest": _object("input", input={"anyOf": [_TEXT, _MESSAGES]}, session_id=_TEXT, background=_TRUTH, stream=_TRUTH, metadata=_ANY, options=_ANY),
     "Run": _object("id object agent status", **_RUN),
     "Reloaded": _object("reloaded error", reloaded=_TRUTH, error=_TEXT_OR_NULL),
-    "KeyTerms": {**_object("", **_TERMS), "additionalProperties": False},
-    "NewKey": {**_object("name", name=_TEXT, **_TERMS), "additionalProperties": False},
+    "KeyTerms": {**_object("", **_GIVEN), "additionalProperties": False},
+    "NewKey": {**_object("name", name=_TEXT, **_GIVEN), "additionalProperties": False},
     "Key": _object("id name source active", **_KEY),
     "MadeKey": _object("id name key", key=_TEXT, **_KEY),
     "Keys": _object("data", data=_list(_ref("Key"))),

@@ -131,6 +131,7 @@ async def _http_error(web: Web, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     where = f"{web.method} {web.url.path}"
     if error.status_code == 405:
-        allow = tuple((error.headers or {}).get("Allow", "").split(", "))
+        routes = [route for route in web.app.routes if isinstance(route, Route) and route.path_regex.match(web.scope["path"])]  # one path may have several
+        allow = tuple(sorted({method for route in routes for method in route.methods or ()}))
         return await _gateway_error(web, MethodNotAllowed(f"Method not allowed ({where})", allow))
     return await _gateway_error(web, NotFound(f"Invalid URL ({where})", code="unknown_url"))

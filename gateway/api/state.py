@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -21,11 +21,18 @@ from gateway.routing.prices import Rates
 from gateway.telemetry import Telemetry
 
 
+class Reload(NamedTuple):
+    """When the config was read again, unix seconds, and why it could not be used; None: it could."""
+
+    time: float
+    error: str | None
+
+
 class Control(Protocol):
     """What the admin routes may do with the running gateway."""
 
-    def current(self) -> tuple[config.Config, str | None]:
-        """The config in use, and why the last reload failed."""
+    def current(self) -> tuple[config.Config, Reload | None]:
+        """The config in use, and how the last reload went; None: there was none."""
         ...
 
     async def reload_all(self) -> bool:

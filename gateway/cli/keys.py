@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway import app, config
-from gateway.api.admin_keys import moment, table
+from gateway.api.admin_keys import end_of, moment, table
 from gateway.chat import Json, dumps
 from gateway.config.kinds import count, duration
 from gateway.errors import InvalidRequest, NotFound
@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
     create.add_argument("--concurrency", type=_number(count), metavar="N", help="requests at a time")
     create.add_argument("--budget", type=float, metavar="USD", help="what it may spend")
     create.add_argument("--per", choices=PERIODS, default="month", help="in which time (default: month)")
-    create.add_argument("--expires", type=_number(_end), metavar="WHEN", help="how long it is good for (30d), or the day from which it is not (2027-01-31)")
+    create.add_argument("--expires", type=_number(end_of), metavar="WHEN", help="how long it is good for (30d), or the day from which it is not (2027-01-31)")
     create.add_argument("--team", help="an entry of teams in the config, whose limits hold too")
     create.add_argument("--tags", type=_words, metavar="A,B", help="words of yours, for finding it again")
     _sub(keys, "list", "list all keys, without their secrets", run_list)
@@ -145,11 +145,6 @@ def _when(at: float) -> str:
 
 def _words(text: str) -> list[str]:
     return [word for word in (part.strip() for part in text.split(",")) if word]
-
-
-def _end(text: str) -> float:
-    """`30d` from now, or a day."""
-    return moment(text) if "-" in text else time.time() + duration(text)
 
 
 def _number(read: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import signal
+import socket
 import sys
 import tempfile
 from functools import partial
@@ -56,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     server = conf.server
     host, port = args.host or server.host, args.port if args.port is not None else server.port
     refuse_open(conf, host)
+    port = port or free_port(host)  # found now, because it is told before it is taken
     options: dict[str, Any] = {
         "host": host,
         "port": port,
@@ -92,6 +94,14 @@ def run(args: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: None)  # uvicorn raises it once more when all is done; a clean end is exit code 0
     uvicorn.Server(uvicorn.Config(gate.asgi, **options)).run()
     return 0
+
+
+def free_port(host: str) -> int:
+    """A port that nobody listens on at this address."""
+    family, kind, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    with socket.socket(family, kind) as sock:
+        sock.bind(address)
+        return int(sock.getsockname()[1])
 
 
 def refuse_open(conf: config.Config, host: str) -> None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway import failures
+from gateway.chat import Json
 from gateway.config import Cooldown
 from gateway.errors import UpstreamError
 
@@ -196,6 +197,20 @@ class Health:
     def taken(self) -> list[str]:
         """The targets that this process tries out with the leave of the others."""
         return list(self._taken)
+
+    def breakers(self) -> dict[str, Json]:
+        """Every target that failed since it last answered: `state` is closed, resting or probation, `failures` are in a row, `rest` is in seconds."""
+        now = self._now()
+        return {
+            name: {
+                "state": "resting" if state.until > now else "closed" if state.kind is None else "probation",
+                "failures": state.failures,
+                "class": state.kind,
+                "rest": round(max(0.0, state.until - now), 3),
+            }
+            for name, state in self._states.items()
+            if state.failures or state.kind is not None
+        }
 
     def resting(self) -> dict[str, str]:
         """Every target that is not free, with the reason."""

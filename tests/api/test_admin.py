@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from running import KEY, serving, yaml
 
@@ -66,3 +69,75 @@ async def test_reload_takes_a_good_config_and_keeps_the_old_one_for_a_bad_one(tm
     assert 'unknown key "nonsense"' in bad.json()["error"]
     assert third.json()["choices"][0]["message"]["content"] == "two"
     assert "nonsense" in ready.json()["config"]["error"]
+
+
+async def test_the_config_says_when_it_was_read_again_and_how_that_went(tmp_path: Path) -> None:
+    file = tmp_path / "thinkgate.yaml"
+    file.write_text(yaml({"a": "mock://"}))
+    async with serving(file) as running:
+
+        async def told() -> tuple[Any, str | None, str]:
+            shown = (await running.client.get("/admin/config")).json()
+            return shown["last_reload"], shown["reload_error"], (await running.client.get("/readyz")).json()["config"]["state"]
+
+        assert await told() == (None, None, "current")
+        began = time.time()
+        await running.client.post("/admin/reload")
+        last, error, state = await told()
+        assert began <= last.pop("time") <= time.time()
+        assert (last, error, state) == ({"ok": True, "error": None}, None, "current")
+
+        file.write_text("providers: {}\n")
+        await running.client.post("/admin/reload")
+        last, error, state = await told()
+        assert (last["ok"], state) == (False, "stale")
+        assert last["error"] == error == f"{file}:1:1: providers: at least one provider is needed"
+
+
+async def test_ready_tells_the_state_of_config_store_and_shared() -> None:
+    async with serving(yaml({"a": "mock://"})) as running:
+        ready = (await running.client.get("/readyz")).json()
+
+    assert [ready[part]["state"] for part in ("config", "store", "shared")] == ["current", "up", "off"]
+
+
+async def test_the_breakers_of_a_providers_targets_are_shown() -> None:
+    async with serving(yaml({"a": "mock://?status=500&gap=0", "b": "mock://?status=429&retry_after=9"}, a="retries: 0\ncooldown: {after: 2}")) as running:
+        await running.chat()
+        first = (await running.client.get("/admin/providers")).json()["data"]
+        await running.chat()
+        second = (await running.client.get("/admin/providers")).json()["data"]
+
+    once, twice, limited = first[0]["targets"]["a/a-model"], second[0]["targets"]["a/a-model"], second[1]["targets"]["b/b-model"]
+    assert once == {"state": "closed", "failures": 1, "class": None, "rest": 0.0}
+    assert (twice["state"], twice["failures"], twice["class"]) == ("resting", 2, "server")
+    assert (limited["state"], limited["class"]) == ("resting", "rate_limit")
+    assert 8 < limited["rest"] <= 9
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [("PUT", "/admin/keys", "GET, HEAD, POST"), ("PUT", "/admin/keys/x", "DELETE, PATCH"), ("POST", "/v1/sessions/x", "DELETE, GET, HEAD")],
+)
+async def test_a_405_names_all_methods_of_its_path(method: str, path: str, allow: str) -> None:
+    async with serving(yaml({"a": "mock://"})) as running:
+        answer = await running.client.request(method, path)
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, allow)
+
+
+async def test_a_key_may_be_written_as_commands_and_config_files_write_it() -> None:
+    async with serving(yaml({"a": "mock://"}, server=f"admin_key: {ADMIN}")) as running:
+
+        async def made(**body: Any) -> httpx.Response:
+            return await running.client.post("/admin/keys", json=body, headers={"x-api-key": ADMIN})
+
+        good = (await made(name="k", tpm="100k", rpm="60", expires="30d")).json()
+        day = (await made(name="l", expires="2027-01-01")).json()
+        bad = [await made(name="n", **{field: "soon"}) for field in ("rpm", "expires")]
+        again = [(await running.client.post(f"/admin/keys/{good['id']}/rotate", json={}, headers={"x-api-key": ADMIN})).json() for _ in range(2)]
+
+    assert (good["tpm"], good["rpm"], round((good["expires"] - time.time()) / 86400)) == (100_000, 60, 30)
+    assert day["expires"] == 1798761600
+    assert [(answer.status_code, answer.json()["error"]["param"]) for answer in bad] == [(400, "rpm"), (400, "expires")]
+    assert {key["counts_as"] for key in again} == {good["id"]}, "what all its secrets use counts together"

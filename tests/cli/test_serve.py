@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def served(*args: str, cwd: Path, **env: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def served(*args: str, cwd: Path, wait: bool = True, **env: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A gateway process: its base URL and itself. It is ended with SIGKILL if it still runs."""
     port = free_port()
     clean = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
@@ -35,7 +35,8 @@ def served(*args: str, cwd: Path, **env: str) -> Iterator[tuple[str, subprocess.
     process = subprocess.Popen(command, cwd=cwd, env=clean | env, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         url = f"http://127.0.0.1:{port}"
-        until(lambda: httpx.get(f"{url}/healthz", trust_env=False).status_code == 200, process)
+        if wait:
+            until(lambda: httpx.get(f"{url}/healthz", trust_env=False).status_code == 200, process)
         yield url, process
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -88,6 +89,16 @@ def test_a_key_in_the_environment_makes_auto_a_chain_of_that_provider_and_is_nev
     assert refused.status_code == 401
     assert [(t["provider"], t["model"]) for t in shown.json()["targets"]] == [("deepseek", "deepseek-v4-pro")]
     assert "secret" not in shown.text + log
+
+
+def test_port_0_is_told_as_the_port_that_was_taken(tmp_path: Path) -> None:
+    with served("--port", "0", cwd=tmp_path, wait=False) as (_, process):
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if line.startswith("Thinkgate is at "))
+        url = line.split()[3]
+        until(lambda: httpx.get(f"{url}/models", trust_env=False).status_code == 200, process)
+
+    assert not url.endswith(":0/v1")
 
 
 def test_it_refuses_an_open_address_without_a_key(tmp_path: Path) -> None:
