@@ -101,15 +101,16 @@ class Telemetry:
         if log.isEnabledFor(logging.DEBUG):
             log.debug("id=%s attempt=%s target=%s/%s ms=%d", record.id, attempt.label(), attempt.provider, attempt.model, attempt.ms)
 
-    def finish(self, record: Record, status: int, model: str, error: str | None = None) -> None:
-        """One request is over: `model` is its name in the config, `error` a class or code."""
+    def finish(self, record: Record, status: int, model: str, error: str | None = None, counts: Mapping[str, int] | None = None) -> None:
+        """One request is over: `model` is its name in the config, `error` a class or code, `counts` its `token_counts` where they are known."""
         now = time.perf_counter()
         provider = record.provider or "none"
         self._requests.add((record.endpoint, model, str(status)))
         self._total.add(model, now - record.started)
         if record.first_content is not None:
             self._first.add(model, record.first_content - record.started)
-        counts = token_counts(record.usage) if record.usage else {}
+        if counts is None:
+            counts = token_counts(record.usage) if record.usage else {}
         for kind, amount in counts.items():
             self._tokens.add((provider, kind), amount)
         if record.cost:

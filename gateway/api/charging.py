@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ async def admit(visit: Visit, request: Request) -> None:
     if holder is None or not holder.bound:
         return
     ledger = visit.state.ledger
-    if holder.purses and ledger.usage.stale(holder.accounts):
+    if holder.purses and ledger.usage.stale(holder.purses):
         await ledger.usage.refresh(holder.accounts)
     tokens = expected_tokens(request) if holder.counts_tokens else 0
     if ledger.door is not None:
@@ -45,21 +45,22 @@ async def admit(visit: Visit, request: Request) -> None:
         visit.limits = limit_headers(holder.left())
 
 
-def settle(visit: Visit, status: int, failed: GatewayError | None) -> None:
-    """A request is over: give back what it held, charge what it used, and send its row on its way."""
+def settle(visit: Visit, status: int, failed: GatewayError | None) -> Mapping[str, int]:
+    """A request is over: give back what it held, charge what it used, and send its row on its way. Gives the tokens that it used, by kind."""
     record, holder = visit.record, visit.holder
     estimated = record.endpoint in _TOLD and estimate(visit, status, failed)
     charges = visit.admission.settle(_tokens(record.usage), record.cost or 0.0) if visit.admission is not None else []
+    counts = token_counts(record.usage) if record.usage else {}
     ledger = visit.state.ledger
     if charges or ledger.retention != 0:
         team = holder.team.name if holder is not None and holder.team is not None else None
         kind = None if failed is None else getattr(failed, "kind", None) or failed.code
-        ledger.usage.put(partial(row, record, status, kind, team, estimated, time.time(), time.perf_counter()), charges)
+        ledger.usage.put(partial(row, record, status, kind, team, counts, estimated, time.time(), time.perf_counter()), charges)
+    return counts
 
 
-def row(record: Record, status: int, kind: str | None, team: str | None, estimated: bool, ended: float, now: float) -> RequestRow:
+def row(record: Record, status: int, kind: str | None, team: str | None, counts: Mapping[str, int], estimated: bool, ended: float, now: float) -> RequestRow:
     """A request as the store keeps it. It `ended` at a moment that the record's clock calls `now`."""
-    counts = token_counts(record.usage) if record.usage else {}
     return RequestRow(
         id=record.id,
         time=ended - (now - record.started),

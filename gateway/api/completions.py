@@ -85,8 +85,8 @@ class Endpoint(ABC):
         finally:
             visit.end = None
             state.telemetry.in_flight -= 1
-            settle(visit, status, failed)
-            state.telemetry.finish(record, status, label, None if failed is None else getattr(failed, "kind", None) or failed.code)
+            counts = settle(visit, status, failed)
+            state.telemetry.finish(record, status, label, None if failed is None else getattr(failed, "kind", None) or failed.code, counts)
             failed = None  # its traceback holds this frame
 
     @abstractmethod

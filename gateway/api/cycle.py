@@ -157,29 +157,26 @@ class Cycle:
 
     def _head(self, status: int, headers: Any) -> bytes:
         """Names are in lower case, as ASGI has them."""
-        parts = [STATUS_LINE[status]]
-        lines, framed, closes = 2, False, False
-        for name, value in (*self._server.default_headers, *headers):
-            parts += (name, b": ", value, b"\r\n")
-            lines += 1
+        lines, framed, closes = [], False, False
+        for header in (*self._server.default_headers, *headers):
+            name = header[0]
             if name == b"content-length":
-                self._expected, framed = int(value), True
+                self._expected, framed = int(header[1]), True
             elif name == b"connection":
-                closes = closes or b"close" in value.lower()
+                closes = closes or b"close" in header[1].lower()
+            lines.append(b": ".join(header))
         if closes:
             self.keep_alive = False
         elif not self.keep_alive:
-            parts.append(b"connection: close\r\n")
-            lines += 1
+            lines.append(b"connection: close")
         if self._head_only or status in _NO_BODY:
             self._expected = 0
         elif not framed:
             self._chunked = True
-            parts.append(b"transfer-encoding: chunked\r\n")
-            lines += 1
-        parts.append(b"\r\n")
-        head = b"".join(parts)
-        if head.count(b"\n") != lines or head.count(b"\r") != lines or b"\0" in head:
+            lines.append(b"transfer-encoding: chunked")
+        head = b"%b%b\r\n\r\n" % (STATUS_LINE[status], b"\r\n".join(lines))
+        ends = len(lines) + 2
+        if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
             raise RuntimeError("a header of the answer holds a line break or a NUL")
         return head
 

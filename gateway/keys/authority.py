@@ -85,18 +85,23 @@ class Holder:
     """of the accounts that have limits"""
     purses: tuple[Purse, ...] = field(init=False)
     """of those that have a budget"""
+    bound: bool = field(init=False)
+    """whether any limit or budget holds"""
     counts_tokens: bool = field(init=False)
     """whether a limit of tokens holds"""
 
     def __post_init__(self) -> None:
         """What its accounts may use now. Holders are made anew whenever that changes, so that no request works it out."""
         accounts = (self.account, self.team) if self.team else (self.account,)
+        meters = tuple(account.meter for account in accounts if account.limits != NO_LIMITS)
+        purses = tuple(account.purse for account in accounts if account.purse.budget is not None)
         known = {
             "accounts": accounts,
             "id": self.account.id,
             "name": self.account.name,
-            "meters": tuple(account.meter for account in accounts if account.limits != NO_LIMITS),
-            "purses": tuple(account.purse for account in accounts if account.purse.budget is not None),
+            "meters": meters,
+            "purses": purses,
+            "bound": bool(meters or purses),
             "counts_tokens": any(account.limits.tpm is not None for account in accounts),
         }
         for name, value in known.items():
@@ -111,11 +116,6 @@ class Holder:
         if not self.allows(model):
             whose = f'the key "{self.name}"' if not self.account.allows(model) else f'the team "{self.team.name if self.team else ""}" of the key "{self.name}"'
             raise ModelNotAllowed(f'{whose} may not use the model "{model[:100]}"')
-
-    @property
-    def bound(self) -> bool:
-        """Whether any limit or budget holds."""
-        return bool(self.meters or self.purses)
 
     def admit(self, tokens: int) -> Admission:
         """A place for one request that may need so many tokens. Raises LimitReached or BudgetSpent, and then has taken nothing."""

@@ -70,8 +70,9 @@ class Purse:
         """Why nothing more may be spent; None: something is left."""
         if self.budget is None:
             return None
-        self._turn(now)
-        return self.over() if self.spent >= self.budget.usd else None
+        if now >= self._end:
+            self._turn(now)
+        return self.over() if self._stored + self._pending >= self.budget.usd else None
 
     def over(self) -> BudgetSpent:
         """The refusal of a request where everything is spent."""
@@ -98,7 +99,8 @@ class Purse:
         """A request that began `at` has cost something; None where that counts no more, or nobody counts."""
         if self.budget is None or usd <= 0:
             return None
-        self._turn(at)
+        if at >= self._end:
+            self._turn(at)
         if at < self._begin:
             return None
         self._pending += usd

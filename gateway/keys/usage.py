@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gateway.errors import GatewayError
 from gateway.keys.authority import Account
-from gateway.keys.budgets import Charge
+from gateway.keys.budgets import Charge, Purse
 from gateway.store import RequestRow, Store, StoreUnavailable
 
 log = logging.getLogger("thinkgate")
@@ -104,10 +104,11 @@ class Usage:
             for account in accounts:
                 await self._read(account)
 
-    def stale(self, accounts: Iterable[Account]) -> bool:
-        """Whether what these have spent was read so long ago that `refresh` must see to it."""
+    @staticmethod
+    def stale(purses: Iterable[Purse]) -> bool:
+        """Whether what was spent of these was read so long ago that `refresh` must see to it."""
         now = time.time()
-        return any([account.purse.budget is not None and now - account.purse.known >= FRESH for account in accounts])
+        return any([now - purse.known >= FRESH for purse in purses])
 
     async def refresh(self, accounts: Iterable[Account]) -> None:
         """See to it that what these have spent is known well enough to let a request in. Waits for the store only where that is long ago."""

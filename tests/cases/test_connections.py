@@ -21,7 +21,8 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 
 @pytest.fixture
 async def running() -> AsyncIterator[Running]:
-    async with serving(yaml({"a": "mock://?gap=0"})) as running:
+    """Without records: one that waits to be written is held for a moment."""
+    async with serving(yaml({"a": "mock://?gap=0"}) + "retention: {requests: 0}\n") as running:
         yield running
 
 
