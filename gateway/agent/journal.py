@@ -364,12 +364,15 @@ class Journal:
             reader.look()
 
     async def _listen(self) -> None:
+        deaf = False
         while True:
             try:
                 async with aclosing(self.runs.listen()) as line:
                     async for id, seq in line:
                         if not id:  # from here on nothing is missed
-                            self._listening = True
+                            if deaf:
+                                log.warning("this replica hears the others again")
+                            self._listening, deaf = True, False
                             for readers in self._readers.values():
                                 for reader in readers:
                                     reader.look()
@@ -377,8 +380,11 @@ class Journal:
                             self._wake(id)
                         elif seq < 0:
                             hold.cancelled()
-            except GatewayError as error:
-                log.warning("this replica does not hear the others, it looks instead: %s", error.message)
+            except Exception as error:  # whatever it is, the next line may hold
+                if not deaf:
+                    known = isinstance(error, GatewayError)
+                    log.warning("this replica does not hear the others, it looks instead: %s", error, exc_info=not known)
+                deaf = True
             self._listening = False
             await asyncio.sleep(_AGAIN)
 

@@ -113,6 +113,7 @@ class Queue:
 
     async def _work(self) -> None:
         """A worker ends when the server does not answer; another one begins."""
+        ended: type[Exception] | None = None
         while True:
             try:
                 await self._app.run_worker_async(
@@ -125,8 +126,11 @@ class Queue:
                     shutdown_graceful_timeout=0.0,
                     delete_jobs="always",
                 )
-            except _FAULTS as error:
-                log.warning("the queue of runs does not serve, a new worker begins: %s", type(error).__name__)
+                ended = None
+            except Exception as error:  # whatever it is, runs must not wait for a restart
+                if type(error) is not ended:
+                    log.warning("the queue of runs does not serve, a new worker begins: %s", type(error).__name__, exc_info=not isinstance(error, _FAULTS))
+                ended = type(error)
             await asyncio.sleep(_AGAIN)
 
 

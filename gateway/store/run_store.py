@@ -152,4 +152,5 @@ async def _heard(engine: Engine) -> AsyncGenerator[tuple[str, int]]:
     async with aclosing(engine.listen(runs.CHANNEL)) as line:
         async for text in line:
             run, _, seq = text.partition(" ")
-            yield run, int(seq or 0)
+            if seq.removeprefix("-").isdecimal() or not text:  # else somebody else's words on our channel
+                yield run, int(seq or 0)
