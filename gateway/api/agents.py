@@ -61,8 +61,11 @@ async def page(web: Web) -> Response:
 
 
 async def everything(web: Web) -> Response:
-    """One run with every event and what the run keeps beside it, thoughts that clients may not see included."""
-    row, events = await visit_of(web).state.runs.journal.load(web.path_params["id"])
+    """One run with every event and what the run keeps beside it, thoughts that clients may not see included. `events=none` leaves the events out."""
+    journal, wanted = visit_of(web).state.runs.journal, web.query_params.get("events", "all")
+    if wanted not in ("all", "none"):
+        raise InvalidRequest("events is all or none", param="events")
+    row, events = await journal.load(web.path_params["id"]) if wanted == "all" else (await journal.row(web.path_params["id"]), [])
     told = [{**event.public(), "time": event.time, "key": event.key, "state": event.state} for event in events]
     return json_response(web, {**row.public(), "key": row.key_name or None, "input": row.input, "waiting": row.waiting, "events": told})
 

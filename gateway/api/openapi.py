@@ -94,7 +94,7 @@ OPERATIONS: dict[str, Op] = {
     "GET /admin/requests/{id}": Op("One request.", answer="Request"),
     "GET /admin/usage": Op("Sums of requests, tokens and USD by key, model or provider.", answer="Usage", query=_SPAN),
     "GET /admin/runs": Op("Runs of agents.", answer="List", query=_RUNS),
-    "GET /admin/runs/{id}": Op("A run with all its thoughts.", answer="Run"),
+    "GET /admin/runs/{id}": Op("A run with all its thoughts; events=none: without its journal.", answer="Run", query={"events": "string"}),
     "GET /admin/runs/{id}/events": Op("What anybody's run has done, as it goes on, with all its thoughts; Last-Event-ID replays.", answer="Events"),
     "POST /admin/runs/{id}/cancel": Op("End anybody's run.", answer="Run"),
     "POST /admin/runs/{id}/approve": Op("Let anybody's waiting run use a tool, or not.", "Object", answer="Run"),

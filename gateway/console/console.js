@@ -30,7 +30,10 @@ function visit(signal, parts, query) {
     async every(ms, act) {
       const trouble = h("div", {});
       root.prepend(trouble);
+      let busy = false;
       const once = async () => {
+        if (busy) return; // the last one still waits for its answer
+        busy = true;
         try {
           await act();
           fill(trouble);
@@ -38,6 +41,8 @@ function visit(signal, parts, query) {
           if (signal.aborted || error.name === "AbortError") return;
           if (locked(error)) return;
           fill(trouble, alarm("This could not be read", error.message));
+        } finally {
+          busy = false;
         }
       };
       await once();
@@ -60,7 +65,7 @@ async function show() {
     const current = link.dataset.page === name;
     if (current) {
       link.setAttribute("aria-current", "page");
-      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+      link.scrollIntoView({ block: "nearest", inline: "center" });
     } else {
       link.removeAttribute("aria-current");
     }

@@ -50,7 +50,7 @@ export function facts(entries) {
 
 /** A table whose rows become cards on a narrow screen. Columns: [title, class]; cells in their order. */
 export function table(columns, rows, foot) {
-  const cells = (row, tag) => row.map((value, at) => h(tag, { class: columns[at][1], "data-label": columns[at][0] || null }, value));
+  const cells = (row, tag) => row.map((value, at) => h(tag, { class: columns[at][1], "data-label": columns[at][0] || null }, value === "–" ? none() : value));
   return h(
     "div",
     { class: "scroll" },
@@ -63,6 +63,9 @@ export function table(columns, rows, foot) {
     ),
   );
 }
+
+/** What stands where there is nothing; a narrow screen leaves it out. */
+export const none = (words = "–") => h("span", { class: "dim none" }, words);
 
 /** A labelled control. */
 export function field(label, control, hint) {

@@ -35,6 +35,12 @@ export function moment(seconds) {
   return at.toDateString() === new Date().toDateString() ? clock.format(at) : dated.format(at);
 }
 
+const date = new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short", year: "numeric" });
+
+/** The day of a moment. */
+export const day_of = (seconds) => date.format(new Date(seconds * 1000));
+
+/** A moment in full. */
 export const day = (seconds) => (seconds === null || seconds === undefined ? "–" : whole_date.format(new Date(seconds * 1000)));
 
 export function ago(seconds) {

@@ -1,8 +1,8 @@
 // Virtual keys: all of them, a new one, other limits, another secret, the end.
 
 import { admin } from "./api.js";
-import { alarm, choice, copier, dialog, empty, field, fill, h, pill, pressed, table, tell } from "./dom.js";
-import { ago, compact, day, money } from "./format.js";
+import { alarm, choice, copier, dialog, empty, field, fill, h, none, pill, pressed, table, tell } from "./dom.js";
+import { ago, compact, day, day_of, money } from "./format.js";
 
 const PERIODS = ["day", "week", "month", "total"].map((name) => [name, name === "total" ? "in total" : `per ${name}`]);
 const COLUMNS = [["Name", "name"], ["State", "state"], ["Models", "models"], ["Limits", "limits"], ["Spent", "share"], ["Expires", "when"], ["", "do"]];
@@ -82,10 +82,10 @@ function row(key, { edit, renew, end }) {
     cells: [
       h("span", {}, h("a", { href: `#/requests?key=${encodeURIComponent(key.name)}` }, key.name), (key.team || key.tags.length > 0) && h("small", { class: "dim" }, ` ${[key.team, ...key.tags].filter(Boolean).join(", ")}`)),
       state(key),
-      key.models.length ? h("span", { class: "mono small" }, key.models.join(", ")) : h("span", { class: "dim" }, "all"),
+      key.models.length ? h("span", { class: "mono small" }, key.models.join(", ")) : none("all"),
       limits(key),
       spent(key),
-      key.expires ? day(key.expires) : h("span", { class: "dim" }, "never"),
+      key.expires ? day_of(key.expires) : none("never"),
       h("div", { class: "acts" }, own && [button("Limits", "", edit), button("Rotate", "", renew), button("Revoke", "danger", end)]),
     ],
   };
@@ -100,11 +100,11 @@ function state(key) {
 
 function limits(key) {
   const found = [key.rpm && `${compact(key.rpm)} requests/min`, key.tpm && `${compact(key.tpm)} tokens/min`, key.concurrency && `${key.concurrency} at a time`].filter(Boolean);
-  return found.length ? h("span", { class: "small" }, found.join(", ")) : h("span", { class: "dim" }, "none");
+  return found.length ? h("span", { class: "small" }, found.join(", ")) : none("none");
 }
 
 function spent(key) {
-  if (!key.budget) return h("span", { class: "dim" }, "no budget");
+  if (!key.budget) return none("no budget");
   const bar = h("i", {});
   const part = (key.spent_usd ?? 0) / key.budget.usd;
   bar.style.width = `${Math.min(100, 100 * part)}%`;

@@ -11,14 +11,17 @@ const MOST = 4000; // requests that are looked at: more would make the page heav
 
 export async function page(here) {
   const hour = new LastHour(here.signal);
-  const [top, tiles, failures, parts, providers] = Array.from({ length: 5 }, () => h("div", {}));
-  here.root.append(h("h1", {}, "Overview"), top, tiles, h("div", { class: "columns" }, parts, providers), failures);
+  const [top, waits, tiles, failures, parts, providers] = Array.from({ length: 6 }, () => h("div", {}));
+  here.root.append(h("h1", {}, "Overview"), top, waits, tiles, h("div", { class: "columns" }, parts, providers), failures);
   await here.every(5000, async () => {
-    const [state, conf, found] = await Promise.all([ready(here.signal), admin("config", { signal: here.signal }), admin("providers", { signal: here.signal }), hour.refresh()]);
-    fill(top, banner(state, conf.reload_error));
+    const signal = here.signal;
+    const waiting = { status: "waiting", limit: 20 };
+    const [state, found, runs] = await Promise.all([ready(signal), admin("providers", { signal }), admin("runs", { query: waiting, signal }), hour.refresh()]);
+    fill(top, banner(state));
+    fill(waits, runs.data.length ? persons(runs) : null);
     fill(tiles, lastHour(hour));
     fill(parts, card("Parts", partsOf(state)));
-    fill(providers, card("Providers", found.data.length ? found.data.map(provider) : empty("No provider is configured.")));
+    fill(providers, card("Providers", found.data.length ? found.data.map((each) => provider(each, asked(hour.rows, each.name))) : empty("No provider is configured.")));
     const bad = hour.rows.filter((row) => grade(row) !== "ok").slice(0, 8);
     fill(failures, card("What failed or took a second attempt", bad.length ? rows_table(bad) : empty("Nothing in the last hour.")));
   });
@@ -56,12 +59,29 @@ class LastHour {
   }
 }
 
-function banner(state, fault) {
+function banner(state) {
   const good = state.status === "ready";
+  const fault = state.config?.error;
   return [
     h("div", { class: `banner ${good ? "ok" : "bad"}` }, dot(good ? "ok" : "bad"), h("strong", {}, good ? "Ready" : "Not ready"), h("span", { class: "dim" }, state.config?.file ?? "")),
     fault && alarm("The last reload failed; the config before it is in use", h("pre", {}, fault), h("a", { href: "#/config" }, "Config")),
   ];
+}
+
+/** Runs that wait for somebody's word. */
+function persons(runs) {
+  const links = runs.data.map((run) => h("li", {}, h("a", { href: `#/runs/${encodeURIComponent(run.id)}`, id: `waits-${run.id}` }, run.agent), h("span", { class: "dim" }, ` began ${ago(run.created_at)}`)));
+  return h("section", { class: "card asks" }, h("h2", {}, "Runs that wait for a person or their client"), h("ul", { class: "plain" }, links));
+}
+
+/** What the attempts of the last hour say of a provider. */
+function asked(rows, name) {
+  const attempts = rows.flatMap((row) => row.attempts).filter((attempt) => attempt.provider === name && !attempt.skipped);
+  if (!attempts.length) return "not asked in the last hour";
+  const classes = new Map();
+  for (const attempt of attempts) if (attempt.class) classes.set(attempt.class, (classes.get(attempt.class) ?? 0) + 1);
+  const failed = [...classes].map(([kind, count]) => `${compact(count)} ${kind}`);
+  return `asked ${attempts.length === 1 ? "once" : `${compact(attempts.length)} times`} in the last hour${failed.length ? `: ${failed.join(", ")}` : ", without a failure"}`;
 }
 
 function lastHour(hour) {
@@ -131,12 +151,13 @@ function partsOf(state) {
 
 const part = (name, kind, ...words) => h("div", { class: "part" }, dot(kind), h("b", {}, name), h("span", {}, ...words));
 
-function provider(given) {
+function provider(given, lately) {
   const resting = Object.entries(given.resting);
   return h(
     "article",
     { class: "provider" },
     h("div", { class: "head" }, dot(resting.length ? "bad" : "ok"), h("b", {}, given.name), given.adapter !== given.name && h("span", { class: "dim" }, given.adapter), h("span", { class: "dim where" }, given.base_url), resting.length > 0 && pill("rests", "bad")),
+    h("p", { class: "dim small lately" }, lately),
     (resting.length > 0 || given.learned.length > 0) &&
       facts([
         ...resting.map(([target, why]) => [target, h("span", { class: "badly" }, why)]),

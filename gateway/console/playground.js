@@ -30,7 +30,12 @@ export async function page(here) {
     h(
       "div",
       { class: "playground" },
-      h("aside", { class: "card form" }, field("Model", model), field("Thinking", thinking), field("System prompt", system), h("details", {}, h("summary", {}, "Tools"), h("label", { class: "tick" }, offered, "offer these"), tools)),
+      h(
+        "aside",
+        { class: "card" },
+        field("Model", model),
+        h("details", { class: "settings", open: innerWidth > 900 }, h("summary", {}, "Settings"), h("div", { class: "form" }, field("Thinking", thinking), field("System prompt", system), h("details", {}, h("summary", {}, "Tools"), h("label", { class: "tick" }, offered, "offer these"), tools))),
+      ),
       h("div", { class: "talk" }, log, h("form", { class: "say", onsubmit: said }, prompt, h("div", { class: "buttons" }, clear, stop, send))),
     ),
   );
@@ -58,7 +63,7 @@ export async function page(here) {
   }
 
   function say(message, ...shown) {
-    if (!messages.length) fill(log);
+    log.querySelector(".empty")?.remove();
     messages.push(message);
     const node = h("article", { class: `turn ${message.role}` }, ...shown);
     log.append(node);
@@ -79,10 +84,15 @@ export async function page(here) {
     stop.hidden = false;
     const turn = new Turn();
     log.append(turn.node);
+    down();
     try {
       const { response, events } = await chat(body(), running.signal);
       turn.head(response.headers);
-      for await (const event of events) turn.take(event.data);
+      for await (const event of events) {
+        const followed = innerHeight + scrollY > document.documentElement.scrollHeight - 80; // who has scrolled up is left there
+        turn.take(event.data);
+        if (followed) down();
+      }
     } catch (error) {
       turn.failed(error, running.signal.aborted);
       if (error.status === 401) await unlock();
@@ -92,9 +102,18 @@ export async function page(here) {
       stop.hidden = true;
       turn.end();
     }
-    if (!turn.message) return;
-    messages.push(turn.message);
-    if (turn.message.tool_calls) turn.node.append(results(turn.message.tool_calls));
+    if (turn.message) {
+      messages.push(turn.message);
+      if (turn.message.tool_calls) turn.node.append(results(turn.message.tool_calls));
+    } else if (messages.at(-1)?.role === "user") {
+      const { content } = messages.pop(); // it was not answered: two in a row are refused by some providers
+      prompt.value ||= content;
+    }
+    down();
+  }
+
+  function down() {
+    scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
   }
 
   /** What the tools gave, by hand: the answer goes on with it. */

@@ -1,11 +1,11 @@
 // Requests: the list, and one with every attempt.
 
 import { admin } from "./api.js";
-import { card, empty, facts, field, fill, h, pill, pressed, table } from "./dom.js";
+import { card, empty, facts, field, fill, h, none, pill, pressed, table } from "./dom.js";
 import { compact, day, grade, moment, money, number, span } from "./format.js";
 
 const PAGE = 50;
-const COLUMNS = [["Time", "when"], ["", "state"], ["Model", "name"], ["Key", "who"], ["Answered by", "target"], ["Tokens", "count"], ["Cost", "count"], ["Time taken", "count"]];
+const COLUMNS = [["Time", "when"], ["", "state"], ["Model", "name"], ["Key", "who"], ["Answered by", "target"], ["Tokens", "count"], ["Cost", "count"], ["Took", "count"]];
 
 export async function page(here) {
   await (here.id === null ? list(here) : one(here));
@@ -20,10 +20,11 @@ async function list(here) {
   const more = h("button", { type: "button", id: "more", onclick: older }, "Older requests");
   const key = h("input", { value: asked.key_name, id: "by-key", list: "key-names", placeholder: "all keys", autocomplete: "off" });
   const model = h("input", { value: asked.model, id: "by-model", list: "model-names", placeholder: "all models", autocomplete: "off" });
+  const failed = h("input", { type: "checkbox", id: "failed", onchange: () => draw() });
   const [keys, models] = [h("datalist", { id: "key-names" }), h("datalist", { id: "model-names" })];
   here.root.append(
     h("h1", {}, "Requests"),
-    h("form", { class: "filters", onsubmit: filter }, field("Key", key), field("Model", model), h("button", {}, "Show"), (asked.key_name || asked.model) && h("a", { href: "#/requests", class: "button" }, "All"), keys, models),
+    h("form", { class: "filters", onsubmit: filter }, field("Key", key), field("Model", model), h("button", {}, "Show"), (asked.key_name || asked.model) && h("a", { href: "#/requests", class: "button" }, "All"), h("label", { class: "tick" }, failed, "only what failed"), keys, models),
     h("section", { class: "card" }, body, h("div", { class: "after" }, more)),
   );
   names(here, keys, models).catch(() => {}); // suggestions only
@@ -35,7 +36,8 @@ async function list(here) {
   }
 
   function draw() {
-    fill(body, rows.length ? rows_table(rows) : empty(asked.key_name || asked.model ? "No request of this key and model is kept." : "No request yet. Those that come appear here by themselves."));
+    const wanted = failed.checked ? rows.filter((row) => grade(row) !== "ok") : rows;
+    fill(body, wanted.length ? rows_table(wanted) : rows.length ? empty(`None of the last ${number(rows.length)} requests failed.`) : empty(asked.key_name || asked.model ? "No request of this key and model is kept." : "No request yet. Those that come appear here by themselves."));
     more.hidden = next === null;
   }
 
@@ -88,7 +90,7 @@ export function rows_table(rows) {
           h("a", { href, id: `open-${row.id}` }, moment(row.time)),
           state(row),
           h("span", {}, row.model || "–", row.endpoint !== "chat" && h("small", { class: "dim" }, ` ${row.endpoint}`)),
-          row.key ?? h("span", { class: "dim" }, "–"),
+          row.key ?? "–",
           target(row),
           h("span", { title: `${number(row.prompt_tokens)} in, ${number(row.completion_tokens)} out` }, row.estimated && "~", compact(row.prompt_tokens + row.completion_tokens)),
           money(row.cost),
@@ -108,7 +110,7 @@ function state(row) {
 }
 
 function target(row) {
-  if (!row.provider) return h("span", { class: "dim" }, "–");
+  if (!row.provider) return none();
   return h("span", {}, row.provider, h("span", { class: "dim" }, `/${row.target_model ?? ""}`));
 }
 

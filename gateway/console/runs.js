@@ -73,7 +73,7 @@ function row(run) {
       h("a", { href, id: `open-${run.id}` }, moment(run.created_at)),
       state(run),
       run.agent,
-      run.key ?? h("span", { class: "dim" }, "–"),
+      run.key ?? "–",
       h("span", { class: "cut" }, run.error?.message ?? run.output ?? ""),
       number(run.steps),
       compact(tokens(run)),
@@ -96,7 +96,7 @@ async function one(here) {
 
   async function look() {
     clearTimeout(quiet);
-    run = await admin(path, { signal: here.signal });
+    run = await admin(path, { query: { events: "none" }, signal: here.signal });
     fill(head, heading(run, act));
     fill(end, result(run));
     const asked = JSON.stringify([run.status, run.waiting]);

@@ -53,6 +53,9 @@ async def test_its_events_have_their_times_and_the_thoughts_that_the_client_may_
         run = await begin(running, "quiet")
         whole = await told(running, f"/admin/runs/{run['id']}/events", ADMINISTRATOR)
         theirs = await told(running, f"/v1/runs/{run['id']}/events", ONE)
+        row = (await running.client.get(f"/admin/runs/{run['id']}?events=none", headers=ADMINISTRATOR)).json()
+        everything = (await running.client.get(f"/admin/runs/{run['id']}", headers=ADMINISTRATOR)).json()
+        assert (await running.client.get(f"/admin/runs/{run['id']}?events=some", headers=ADMINISTRATOR)).status_code == 400
         rest = await told(running, f"/admin/runs/{run['id']}/events", {**ADMINISTRATOR, "last-event-id": str(whole[-3][1]["seq"])})
 
     assert "add them up" in json.dumps(whole)
@@ -62,6 +65,8 @@ async def test_its_events_have_their_times_and_the_thoughts_that_the_client_may_
     assert all(data["time"] > 1e9 for _, data in whole)
     assert not any("time" in data for _, data in theirs)
     assert rest == whole[-2:]
+    assert len(everything["events"]) == len(whole)
+    assert row == {**everything, "events": []}
 
 
 async def test_an_approval_is_given_for_the_key_that_began_the_run(a: Upstream) -> None:

@@ -18,6 +18,7 @@ Browser = tuple[str, dict[str, str]]
 ADMIN = "admin-key-for-tests-0123456789"
 KEYED = f"keys: [{KEY}]\nadmin_key: {ADMIN}"
 CLIENT = {"authorization": f"Bearer {KEY}"}
+LOOK = "document.dispatchEvent(new Event('visibilitychange'))"  # who comes back to a page sees what is so now, not in five seconds
 PAGES = ("overview", "requests", "usage", "keys", "runs", "config", "playground")
 IMAGE = "<img src=x onerror=\"document.title='hit'\">"
 SCRIPT = "<script>document.title='hit'</script>"
@@ -27,7 +28,7 @@ agents:
   slow: {pattern: two_stage, model: demo, tools: [sequential_thinking, todo_write, calculator], thinking: {visibility: hidden}, approval: {tools: [calculator]}}
   said: {pattern: simple, model: m, tools: [calculator]}
 """
-DEMO = "providers:\n  demo: {adapter: demo, base_url: 'mock://demo'}"
+DEMO = "providers:\n  demo: {adapter: demo, base_url: 'mock://demo?gap=4ms'}"
 
 
 def conf(url: str, server: str = KEYED) -> str:
@@ -217,6 +218,43 @@ async def test_the_playground_streams_an_answer_and_goes_on_with_the_result_of_a
         assert "demo/demo" in await page.text(".assistant:last-of-type footer")
         await page.click(".assistant footer a", "request")
         await page.sees("demo/demo", ".attempt")
+
+
+async def test_at_night_it_says_what_is_wrong_and_where(a: Upstream, browser: Browser) -> None:
+    a.reply(completion(), repeat=None)
+    chain = {"busy": "mock://?status=503", "poor": "mock://?status=429&retry_after=200", "a": a.url}
+    agents = "agents:\n  ask: {pattern: react, model: demo/demo, tools: [calculator], approval: {tools: [calculator]}}\n"
+    text = yaml(chain, server=KEYED, more=agents).replace("providers:", DEMO).replace("models:", "models:\n  down: busy/busy-model")
+    async with serving(text) as running, console(running, browser) as page:
+        answer = await running.chat(**CLIENT)
+        assert answer.status_code == 200
+        for _ in range(3):
+            await running.chat({"model": "down", "messages": [{"role": "user", "content": "hi"}]}, **CLIENT)
+        await begin(running, "ask")
+        await sign_in(page)
+        await page.sees("resting for", ".provider")
+        await page.sees("1 rate_limit", ".provider")
+        await page.sees("3 attempts", "tr.leads")
+        await page.sees("down", "tr.leads")
+        await page.until("[...document.querySelectorAll('.asks a')].some((link) => link.innerText === 'ask')")
+        assert "Failed\n3\n" in await page.text(".tiles")
+        await page.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+        await page.js(LOOK)
+        await page.sees("the gateway cannot be reached", ".alarm")
+        await page.sees("resting for", ".provider")
+        await page.call("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+        await page.js(LOOK)
+        await page.until("!document.querySelector('.alarm')")
+        await page.go(f"#/requests/{answer.headers['x-request-id']}")
+        await page.sees("rate_limit", ".attempt")
+        shown = await page.js(
+            "[...document.querySelectorAll('.attempt')].map((one) => one.querySelector('.head').innerText.split(/\\s+/).slice(0, 2).join(' '))"
+        )
+        assert shown == ["busy/busy-model overload", "poor/poor-model rate_limit", "a/a-model 200"]
+        await page.click("nav a", "Requests")
+        await page.until("document.querySelectorAll('tr.leads').length >= 4")
+        await page.click("#failed")
+        await page.until("document.querySelectorAll('tr.leads').length === 4")
 
 
 async def test_the_door(a: Upstream, browser: Browser) -> None:
