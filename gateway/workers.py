@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -19,6 +20,8 @@ from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 
 from gateway.chat import dumps, loads
+
+log = logging.getLogger("thinkgate")
 
 EVERY = 2.0
 """seconds after which numbers are written down unasked: what a process that is killed takes with it"""
@@ -39,6 +42,7 @@ class Workers:
         self._reload = reload
         self._server: asyncio.Server | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._failing = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -53,17 +57,17 @@ class Workers:
             self._writer.cancel()
             await asyncio.wait((self._writer,))
             self._server.close()
-            self._write()
+            self._write(self._numbers())
             socket.unlink(missing_ok=True)
 
     async def metrics(self) -> bytes:
         """The text that Prometheus reads, of all workers together."""
         others = await self._tell(b"metrics")
-        self._write()
-        alive = {self._name, *others}
+        mine = self._numbers()
+        self._write(mine)
         with self._lock():
-            found = [(file.stem, loads(file.read_bytes())) for file in sorted(self._folder.glob("*.json"))]
-        return generate_latest(_Summed(summed((numbers, name in alive) for name, numbers in found)))
+            found = [(file.stem, loads(file.read_bytes())) for file in sorted(self._folder.glob("*.json")) if file.stem != self._name]
+        return generate_latest(_Summed(summed([(mine, True), *((numbers, name in others) for name, numbers in found)])))
 
     async def reload(self) -> None:
         """Have all others read their config again."""
@@ -94,7 +98,7 @@ class Workers:
         try:
             word = (await reader.readline()).strip()
             if word == b"metrics":
-                self._write()
+                self._write(self._numbers())
             elif word == b"reload":
                 self._reload()
             writer.write(b"done\n")
@@ -104,10 +108,20 @@ class Workers:
     async def _write_often(self) -> None:
         while True:
             await asyncio.sleep(EVERY)
-            self._write()
+            self._write(self._numbers())
 
-    def _write(self) -> None:
-        _replace(self._folder / f"{self._name}.json", [[m.name, m.type, m.documentation, [s[:3] for s in m.samples]] for m in self._collect()])
+    def _numbers(self) -> Numbers:
+        return [[m.name, m.type, m.documentation, [s[:3] for s in m.samples]] for m in self._collect()]
+
+    def _write(self, numbers: Numbers) -> None:
+        try:
+            _replace(self._folder / f"{self._name}.json", numbers)
+        except OSError as error:  # a full disk: the next try may find room
+            if not self._failing:
+                log.error("the numbers of this worker cannot be written, others miss the latest: %s", error)
+            self._failing = True
+        else:
+            self._failing = False
 
     def _bury(self) -> None:
         """The numbers of processes that are gone become one file."""

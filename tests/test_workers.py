@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric
 
@@ -102,3 +103,22 @@ async def test_a_word_that_nobody_knows_does_nothing(tmp_path: Path) -> None:
             await writer.wait_closed()
 
     assert read == [1]
+
+
+async def test_numbers_that_cannot_be_written_are_shown_all_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A full disk is no reason for /metrics to fail; what is written when there is room again is whole."""
+    process = Process()
+    me = Workers(tmp_path, process.collect, lambda: None)
+    async with me.open():
+        process.count.labels("m").inc(3)
+        before = await me.metrics()
+        (tmp_path / f"{os.getpid()}.new").mkdir()  # a file cannot be written there
+        process.count.labels("m").inc(4)
+        during = [await me.metrics() for _ in range(2)]
+        (tmp_path / f"{os.getpid()}.new").rmdir()
+        after = await me.metrics()
+
+    assert b'thinkgate_requests_total{model="m"} 3.0' in before
+    assert [b'thinkgate_requests_total{model="m"} 7.0' in text for text in (*during, after)] == [True] * 3
+    assert caplog.text.count("cannot be written") == 1
+    assert b"7.0" in (tmp_path / f"{os.getpid()}.json").read_bytes()
