@@ -144,6 +144,11 @@ class Body:
         self.raw = raw
         self._parsed = parsed
 
+    @property
+    def parsed(self) -> Json | None:
+        """What was parsed at the door, while nobody has taken it: to be read, not to be kept."""
+        return self._parsed
+
     def fresh(self) -> Json:
         """A copy that nobody else has. What was parsed at the door is given away once, later calls parse anew."""
         parsed, self._parsed = self._parsed, None

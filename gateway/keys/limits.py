@@ -176,9 +176,13 @@ class Meter:
 
 def scarcest(all: Sequence[Left]) -> list[Left]:
     """Of each kind the one of which least remains."""
-    found: dict[str, Left] = {}
+    found: list[Left] = []
     for left in all:
-        known = found.get(left.kind)
-        if known is None or left.remaining < known.remaining:
-            found[left.kind] = left
-    return list(found.values())
+        for place, known in enumerate(found):
+            if known.kind == left.kind:
+                if left.remaining < known.remaining:
+                    found[place] = left
+                break
+        else:
+            found.append(left)
+    return found

@@ -23,7 +23,7 @@ log = logging.getLogger("thinkgate")
 
 BOUND = 10_000
 """rows that wait at most"""
-BATCH = 500
+BATCH = 512
 PAUSE = 0.25
 """seconds in which rows gather before they are written"""
 FRESH = 1.0

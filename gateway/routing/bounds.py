@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from gateway import config
-from gateway.chat import Request
+from gateway.chat import Body, Request
 from gateway.keys.limits import Entry, Window
 
 PATIENCE = 1.0
@@ -41,16 +41,22 @@ _read = msgspec.json.Decoder(Asked).decode
 
 def expected_tokens(request: Request) -> int:
     """A guess before anything is known: a quarter of the body's bytes, and the longest answer that it allows."""
-    try:
-        asked = _read(request.body.raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a form with a file in it, for one
-        asked = Asked()
     answer = _ANSWER
-    for most in (asked.max_completion_tokens, asked.max_tokens, asked.max_output_tokens):
+    for most in _asked(request.body):
         if type(most) is int and 0 <= most <= _MOST:
             answer = most
             break
     return max(1, len(request.body.raw) // _BYTES + answer)
+
+
+def _asked(body: Body) -> tuple[Any, ...]:
+    if (parsed := body.parsed) is not None:
+        return parsed.get("max_completion_tokens"), parsed.get("max_tokens"), parsed.get("max_output_tokens")
+    try:
+        asked = _read(body.raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a form with a file in it, for one
+        return ()
+    return asked.max_completion_tokens, asked.max_tokens, asked.max_output_tokens
 
 
 @dataclass(frozen=True, slots=True)
