@@ -103,6 +103,13 @@ def test_arguments_are_always_a_json_text(arguments: Any, expected: str) -> None
     assert got["choices"][0]["finish_reason"] == "tool_calls"
 
 
+def test_each_call_has_an_id_of_its_own() -> None:
+    calls = [{"id": ident, "type": "function", "function": {"name": "f", "arguments": "{}"}} for ident in ("x", "x", "y", "", "x")]
+    idents = [call["id"] for call in message_of(completion({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"))["tool_calls"]]
+    assert (idents[0], idents[2]) == ("x", "y")
+    assert len(set(idents)) == 5
+
+
 def test_null_calls_are_left_out_and_missing_content_is_null() -> None:
     assert message_of(completion({"role": "assistant", "tool_calls": None, "function_call": None})) == {"role": "assistant", "content": None}
 

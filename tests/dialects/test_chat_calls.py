@@ -124,6 +124,16 @@ def test_id_type_and_name_repeated_on_every_piece_come_out_once() -> None:
     assert tool_calls(got) == [("t-aa62", "f", {"q": "x"})]
 
 
+def test_calls_of_their_own_index_with_one_id_for_all_are_several_and_get_ids_of_their_own() -> None:
+    """Otherwise their arguments run into each other, and one result answers two calls."""
+    whole = [calls(call(0, "x", "f", '{"q":1}')), calls(call(1, "x", "f", '{"q":2}')), END]
+    pieces = [calls(call(0, "x", "f", '{"q":1}')), calls(call(1, "x", "f", '{"q"')), calls(call(1, "x", "f", ":2")), calls(call(1, "x", None, "}")), END]
+    for events in (whole, pieces):
+        got = tool_calls(run(events))
+        assert [(name, arguments) for _, name, arguments in got] == [("f", {"q": 1}), ("f", {"q": 2})]
+        assert got[0][0] == "x" != got[1][0]
+
+
 def test_a_new_id_with_each_piece_is_still_one_call() -> None:
     for name in ("f", None):
         events = [calls(call(0, "a", "f", '{"q"')), calls(call(0, "b", name, ":")), calls(call(0, "c", name, "1}"))]

@@ -104,18 +104,22 @@ def _heal_message(message: Json) -> bool:
     if isinstance(calls, list):
         message["tool_calls"] = [call for call in calls if isinstance(call, dict)]
         changed = len(message["tool_calls"]) != len(calls) or changed
+        idents: set[str] = set()
         for call in message["tool_calls"]:
-            changed = _heal_call(call) or changed
+            changed = _heal_call(call, idents) or changed
     function = message.get("function_call")
     return (isinstance(function, dict) and _heal_arguments(function, "arguments")) or changed
 
 
-def _heal_call(call: Json) -> bool:
+def _heal_call(call: Json, idents: set[str]) -> bool:
+    """`idents` are those of the calls before it: each call has its own, or its result belongs to two."""
     kind = "custom" if isinstance(call.get("custom"), dict) else "function"
     changed = False
-    if not isinstance(call.get("id"), str) or not call["id"]:
-        call["id"] = str(call.get("id") or f"call_{secrets.token_hex(12)}")
+    if not isinstance(call.get("id"), str) or not call["id"] or call["id"] in idents:
+        ident = str(call.get("id") or "")
+        call["id"] = ident if ident and ident not in idents else f"call_{secrets.token_hex(12)}"
         changed = True
+    idents.add(call["id"])
     if call.get("type") != kind:
         call["type"] = kind
         changed = True

@@ -14,15 +14,19 @@ from gateway.chat import Json, dumps, loads
 
 
 class Call:
-    """One call of an answer; `parts` are its arguments so far, `merged` those that came as objects."""
+    """One call of an answer; `parts` are its arguments so far, `merged` those that came as objects.
 
-    __slots__ = ("held", "ident", "index", "kind", "merged", "minted", "name", "parts", "source")
+    `given` is the provider's id for it, `ident` the one that the client gets: `taken` ids are other calls'.
+    """
 
-    def __init__(self, index: int, source: int | None, ident: str | None, kind: str) -> None:
+    __slots__ = ("given", "held", "ident", "index", "kind", "merged", "minted", "name", "parts", "source")
+
+    def __init__(self, index: int, source: int | None, ident: str | None, kind: str, *, taken: bool = False) -> None:
         self.index = index
         self.source = source
         self.minted = ident is None
-        self.ident = ident or f"call_{secrets.token_hex(12)}"
+        self.given = ident
+        self.ident = f"call_{secrets.token_hex(12)}" if ident is None or taken else ident
         self.kind = kind
         self.name = ""
         self.parts: list[str] = []
@@ -108,7 +112,7 @@ class ToolCalls:
         text, merge = _arguments(part.get(field))
         call = self._find(ident, index, name, bool(text or merge), position if several else None)
         if call is None:
-            call = Call(len(self.calls), index, ident, kind)
+            call = Call(len(self.calls), index, ident, kind, taken=any(other.given == ident for other in self.calls if ident))
             self.calls.append(call)
         if merge is not None:
             call.merged = _merged(call.merged or {}, merge)
@@ -123,8 +127,9 @@ class ToolCalls:
     def _find(self, ident: str | None, index: int | None, name: str, brings: bool, position: int | None) -> Call | None:
         """The call that a delta goes on with; None: it begins a new one."""
         if ident is not None:
-            known = next((call for call in self.calls if call.ident == ident), None)
-            if known is not None:
+            same = [call for call in self.calls if ident in (call.given, call.ident)]
+            known = next((call for call in same if call.source == index), same[0] if same else None)
+            if known is not None and not self._is_another(known, index, name):
                 return known
         latest = self._latest(index, position if ident is None else None)
         if latest is None or not name or not latest.name:
@@ -135,6 +140,11 @@ class ToolCalls:
             # a new id with each piece of one call, or one index for all calls
             return None if index is None or name != latest.name or latest.complete() else latest
         return None if brings and (name != latest.name or index is None) and latest.complete() else latest
+
+    @staticmethod
+    def _is_another(known: Call, index: int | None, name: str) -> bool:
+        """Whether a delta with a known id begins a call all the same: its own index and a name, where that call has its arguments."""
+        return bool(name and known.name) and index is not None and known.source is not None and index != known.source and known.complete()
 
     def _latest(self, index: int | None, position: int | None) -> Call | None:
         if index is not None:
