@@ -146,6 +146,10 @@ class Overloaded(GatewayError):
     status, type, code = 503, "service_unavailable_error", "gateway_overloaded"
 
 
+NO_CONTENT = "the answer has no content"
+"""what the failure `protocol` says of an answer without text, reasoning, tool call or refusal"""
+
+
 class UpstreamError(GatewayError):
     """One exchange with one provider failed.
 

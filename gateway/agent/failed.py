@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.chat import Json
-from gateway.errors import ChainExhausted, GatewayError, StreamCut, UpstreamError
+from gateway.errors import NO_CONTENT, ChainExhausted, GatewayError, StreamCut, UpstreamError
 
 
 def keep(error: GatewayError) -> Json:
@@ -33,3 +33,9 @@ def kind_of(error: GatewayError) -> str | None:
     if isinstance(error, ChainExhausted):
         return str(error.attempts[-1].get("class")) if error.attempts else None
     return error.kind if isinstance(error, UpstreamError) else None
+
+
+def says_nothing(error: GatewayError) -> bool:
+    """Whether the last target that was asked did answer, and said nothing: to an agent an empty turn, not an outage."""
+    asked = [attempt for attempt in error.attempts if not attempt.get("skipped")] if isinstance(error, ChainExhausted) else []
+    return bool(asked) and asked[-1].get("class") == "protocol" and asked[-1].get("message") == NO_CONTENT

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from gateway import config
 from gateway.agent.endings import Paused, Stopped
 from gateway.agent.events import Delta, Event
-from gateway.agent.failed import keep, kind_of, recall
+from gateway.agent.failed import keep, kind_of, recall, says_nothing
 from gateway.agent.guards import NOTES, Guard
 from gateway.agent.memory.tokens import Estimator, size
 from gateway.agent.tools.registry import Registry
@@ -346,8 +346,10 @@ class Run:
                 if isinstance(error, StreamCut) and not shown and tries < CUT_RETRIES:
                     await self._tell_attempts(record, f"{key}.{tries}")
                     continue
-                await self._tell_attempts(record, f"{key}.{tries}", f"{key}.failed", error, "".join(shown))
-                self._cut(error, "".join(shown))
+                if not says_nothing(error):
+                    await self._tell_attempts(record, f"{key}.{tries}", f"{key}.failed", error, "".join(shown))
+                    self._cut(error, "".join(shown))
+                turn = Turn({"role": "assistant", "content": ""}, "stop", record.usage, record.cost, record.provider, record.target_model)
             await self._tell_attempts(record, f"{key}.{tries}", later=True)
             return turn
         raise AssertionError("unreachable")

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from gateway.chat import Accumulator, Chunk, Json, dumps
 from gateway.dialects import Event, Writer, chat, dialect
 from gateway.dialects.eventstream import Frames
-from gateway.errors import UpstreamError
+from gateway.errors import NO_CONTENT, UpstreamError
 from gateway.sse import Events, Lines
 from gateway.upstream.prepared import Prepared
 from gateway.upstream.sources import ChatEvents, NativeEvents, PlainBody
@@ -164,7 +164,7 @@ class Answer:
         if not isinstance(source, PlainBody) and not source.finished and not (source.empty and source.done):
             raise UpstreamError("protocol", f"the stream ended {'in the middle of' if source.has_content else 'before'} the answer")
         if source.empty and not self._prepared.empty_ok:
-            raise UpstreamError("protocol", "the answer has no content")
+            raise UpstreamError("protocol", NO_CONTENT)
         if isinstance(source, PlainBody) and self._wants_stream:
             return chat.split(source.value, include_usage=self._prepared.include_usage or self._client != "chat")
         return chunks

@@ -188,3 +188,39 @@ async def test_an_empty_answer(world: Running, a: Upstream) -> None:
     """B145."""
     a.reply(completion("", reasoning_content="hmm")).reply(completion("real answer"))
     assert await answer(world) == "real answer"
+
+
+@pytest.mark.parametrize("before", [[], [completion(None, calls=[tool_call("now", "{}")])]], ids=["at once", "after a tool"])
+@pytest.mark.parametrize("empty", ["stream", "plain"])
+async def test_an_answer_of_nothing_at_all_is_an_empty_turn_and_no_outage(world: Running, a: Upstream, before: list[Any], empty: str) -> None:
+    """X3: to the chain it is `protocol`; where no target has more to say, the model is asked again."""
+    for body in before:
+        a.reply(body)
+    if empty == "stream":
+        a.stream(role(), finish(), DONE)
+    else:
+        a.reply(completion(""))
+    a.reply(completion("real answer"))
+
+    assert await answer(world) == "real answer"
+    assert "empty" in a.requests[-1].json["messages"][-1]["content"]
+    assert len(a.requests) == len(before) + 2
+
+
+async def test_a_model_that_never_says_anything_ends_the_run_as_empty(world: Running, a: Upstream) -> None:
+    a.reply(completion(""), repeat=9)
+
+    run = (await world.client.post("/v1/agents/simple/runs", json={"input": "q"})).json()
+
+    assert (run["status"], run["reason"], len(a.requests)) == ("incomplete", "empty", 3)
+    assert run["output"]
+
+
+async def test_a_thinking_phase_that_says_nothing_adds_nothing(a: Upstream) -> None:
+    """P3"""
+    a.reply(completion("")).reply(completion("done"))
+
+    async with serving(yaml({"a": a.url}, more="agents: {t: {pattern: two_stage, model: m, tools: [calculator]}}")) as running:
+        assert await answer(running, "t") == "done"
+
+    assert [message["role"] for message in a.requests[1].json["messages"]] == ["system", "user"]
