@@ -135,12 +135,15 @@ class SharedAnswers:
             return None
         if found is None:
             return None
-        value = loads(found)
-        left = value["until"] - time.time()
+        try:
+            value = loads(found)
+            left = value["until"] - time.time()
+            events = tuple((name, data.encode("utf-8"), content) for name, data, content in value["events"])
+            kept = Kept(value["provider"], value["model"], tuple(value["transforms"]), tuple(value["tools"]), value["body"].encode("utf-8"), events)
+        except (AttributeError, KeyError, TypeError, ValueError):  # another version of the gateway keeps them in another way
+            return None
         if left <= 0:
             return None
-        events = tuple((name, data.encode("utf-8"), content) for name, data, content in value["events"])
-        kept = Kept(value["provider"], value["model"], tuple(value["transforms"]), tuple(value["tools"]), value["body"].encode("utf-8"), events)
         into.put(tenant, key, kept, left)
         return kept
 

@@ -41,7 +41,8 @@ class SharedRests:
             raise
         if rest is None:
             return min(wait, LOOK)
-        self._health.learn(name, _state(wait, rest))
+        if (heard := _state(wait, rest)) is not None:
+            self._health.learn(name, heard)
         return LOOK
 
     def drop(self, name: str) -> None:
@@ -71,9 +72,14 @@ class SharedRests:
         self._woken.clear()
         rests = await self._board.all()
         # what woke while the answer was under way does not count
-        self._health.hear({name: _state(left, why) for name, (left, why) in rests.items() if name not in self._woken}, asked)
+        heard = {name: state for name, (left, why) in rests.items() if name not in self._woken and (state := _state(left, why)) is not None}
+        self._health.hear(heard, asked)
 
 
-def _state(left: float, why: Json) -> State:
+def _state(left: float, why: Json) -> State | None:
+    """A rest as another process told it; nothing where that is another version, which tells it in another way."""
     now = time.monotonic()
-    return State(rests=why["rests"], until=now + left, since=now, kind=why["kind"], own=why["own"], told=True)
+    try:
+        return State(rests=int(why["rests"]), until=now + left, since=now, kind=str(why["kind"]), own=bool(why["own"]), told=True)
+    except (KeyError, TypeError, ValueError):
+        return None

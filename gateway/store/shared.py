@@ -282,8 +282,7 @@ class Shared:
         if before is not None and self._reload > before:
             for reload in self.reloads:
                 reload()
-        peers = {pairs[i].decode(): loads(pairs[i + 1]) for i in range(0, len(pairs), 2)}
-        return {id: Peer(str(peer["name"]), str(peer["revision"]), int(peer["joins"])) for id, peer in peers.items()}
+        return {pairs[i].decode(): _peer(pairs[i + 1]) for i in range(0, len(pairs), 2)}
 
     def _meet(self, peers: Mapping[str, Peer]) -> None:
         self.peers = peers
@@ -300,6 +299,15 @@ class Shared:
         self.fault, self._ready = why, False
         if self._link is not None and self._link.up:
             self._link.close(why)
+
+
+def _peer(told: bytes) -> Peer:
+    """One process; one of another version may tell less of itself."""
+    try:
+        value = loads(told)
+        return Peer(str(value.get("name", "?")), str(value.get("revision", "?")), int(value.get("joins", 0)))
+    except (AttributeError, TypeError, ValueError):
+        return Peer("?", "?")
 
 
 def _moved(error: str, place: Place) -> Place:

@@ -21,7 +21,7 @@ _REST = Script(
     _NOW
     + """
 local ends, old = now + ARGV[2], redis.call('HGET', KEYS[1], ARGV[1])
-if old and tonumber(string.match(old, '^%d+')) >= ends then return end
+if old and (tonumber(string.match(old, '^%d+')) or 0) >= ends then return end
 redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', ends) .. ' ' .. ARGV[3])
 redis.call('PEXPIRE', KEYS[1], 86400000)
 """
@@ -35,7 +35,7 @@ _ALL = Script(
 local all, out = redis.call('HGETALL', KEYS[1]), {}
 for i = 1, #all, 2 do
   local ends, rest = string.match(all[i + 1], '^(%d+) (.*)$')
-  local left = tonumber(ends) - now
+  local left = (tonumber(ends) or 0) - now
   if left <= -tonumber(ARGV[1]) then redis.call('HDEL', KEYS[1], all[i])
   else out[#out + 1] = all[i]; out[#out + 1] = string.format('%.0f', left); out[#out + 1] = rest end
 end
@@ -50,7 +50,7 @@ _TAKE = Script(
 local rest = redis.call('HGET', KEYS[1], ARGV[1])
 if rest then
   local ends, why = string.match(rest, '^(%d+) (.*)$')
-  local left = tonumber(ends) - now
+  local left = (tonumber(ends) or 0) - now
   if left > tonumber(ARGV[4]) + 500000 then return {string.format('%.0f', left), why} end
 end
 if redis.call('SET', KEYS[2], ARGV[2], 'NX', 'PX', ARGV[3]) then return {'0'} end
@@ -94,7 +94,7 @@ class RestBoard:
     async def all(self) -> dict[str, tuple[float, Json]]:
         """Every target that rests, or did and has not answered since: the seconds that are left, and why. SharedAway."""
         answer = await self.shared.ask(_ALL, (_KEY,), (self._remembered,))
-        return {answer[i].decode("utf-8"): (int(answer[i + 1]) / 1e6, loads(answer[i + 2])) for i in range(0, len(answer), 3)}
+        return {answer[i].decode("utf-8"): (int(answer[i + 1]) / 1e6, _why(answer[i + 2])) for i in range(0, len(answer), 3)}
 
     async def take(self, name: str, left: float) -> tuple[float, Json | None]:
         """Try a target out, of whose rest `left` seconds are left as far as is known. SharedAway.
@@ -107,7 +107,7 @@ class RestBoard:
             answer = await self.shared.ask(_TAKE, (_KEY, _trial(raw)), (raw, self._id, self._trial, microseconds(left)))
         except Refused as error:
             raise SharedAway(str(error)) from None
-        return int(answer[0]) / 1e6, loads(answer[1]) if len(answer) > 1 else None
+        return int(answer[0]) / 1e6, _why(answer[1]) if len(answer) > 1 else None
 
     def renew(self, name: str) -> None:
         """It is still tried out here."""
@@ -116,6 +116,15 @@ class RestBoard:
     def drop(self, name: str) -> None:
         """It is not any more."""
         self.shared.tell(_DROP, (_trial(name.encode("utf-8")),), (self._id,))
+
+
+def _why(told: bytes) -> Json:
+    """Nothing where another version of the gateway tells it in another way."""
+    try:
+        value = loads(told)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _trial(name: bytes) -> bytes:

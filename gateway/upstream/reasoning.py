@@ -114,15 +114,21 @@ class Memory:
             values = await self._shared.get(*(_name(*key) for key in missing))
         except SharedAway:
             return False
+        found = False
         for key, value in zip(missing, values, strict=True):
             if value is not None:
-                provider, model, fields, signatures = loads(value)
-                self._add(key, Kept(provider, model, fields, signatures, self._now() + self._seconds, len(value)))
-                continue
+                try:
+                    provider, model, fields, signatures = loads(value)
+                    self._add(key, Kept(provider, model, dict(fields), dict(signatures), self._now() + self._seconds, len(value)))
+                except (TypeError, ValueError):  # another version of the gateway keeps them in another way
+                    pass
+                else:
+                    found = True
+                    continue
             self._unknown[key] = self._now() + _UNKNOWN
             while len(self._unknown) > self._entries:
                 self._unknown.popitem(last=False)
-        return any(value is not None for value in values)
+        return found
 
     def _miss(self, key: tuple[str, str]) -> None:
         """One that nobody knew a moment ago is not asked for again."""

@@ -55,8 +55,9 @@ class Sessions:
         if (told := await self._told(id)) == _GONE:
             self._kept.pop(id, None)
             return None
-        if told is not None and (kept is None or loads(told)["calls"] > kept.calls):
-            kept = Kept(**loads(told))
+        heard = _heard(told)
+        if heard is not None and (kept is None or heard.calls > kept.calls):
+            kept = heard
         if kept is None or kept.owner != owner:
             return None
         return self._put(id, kept)
@@ -93,6 +94,17 @@ class Sessions:
         while len(self._kept) > MOST or next(iter(self._kept.values())).used < kept.used - IDLE:
             self._kept.popitem(last=False)
         return kept
+
+
+def _heard(told: bytes | None) -> Kept | None:
+    """What another process told of a session; nothing where that is another version, which tells it in another way."""
+    if told is None:
+        return None
+    try:
+        value = loads(told)
+        return Kept(str(value["owner"]), dict(value["values"]), int(value["size"]), int(value["calls"]))
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _key(id: str) -> bytes:

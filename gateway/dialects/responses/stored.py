@@ -148,7 +148,7 @@ class Stored:
             while after := after - seen:
                 seen |= after
                 after = await self._heard(shared, tenant, after)
-        except (SharedAway, ValueError):  # or another version keeps them in another way
+        except (SharedAway, TypeError, ValueError):  # or another version keeps them in another way
             return
 
     async def find_for(self, tenant: str, body: Json) -> None:
