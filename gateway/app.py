@@ -41,7 +41,7 @@ from gateway.routing import Cache, Chain, Fleet, Router, SharedAnswers, SharedRe
 from gateway.store import Shared, SqlStore, StoreRefused, in_memory, open_store
 from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
 from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_mock, choose, local_is_installed
-from gateway.workers import Workers
+from gateway.workers import KEPT, Workers
 
 if TYPE_CHECKING:
     from gateway.agent import Program
@@ -92,7 +92,7 @@ class Gateway:
         self.runs = Runs(self.ledger.charge, self._telemetry.run)
         self.state = self._build(self.config)
         self._declare(self.config)
-        self.asgi: ASGIApp = api.build(lambda: self.state, self._lifespan, self.config.server.cors)
+        self.asgi = api.build(lambda: self.state, self._lifespan, self.config.server.cors)
         self._watch: Path | None = None
 
     def reload(self) -> bool:
@@ -112,7 +112,12 @@ class Gateway:
             fault = f"{type(error).__name__}: the config file cannot be read"
             log.error("config not reloaded, the old one stays in use: %s", fault)
         else:
+            for path in _at_the_start(self.config.server, fresh.server):
+                log.warning("%s:%d:%d: %s: takes a restart; all else is in use", fresh.file, *fresh.place(*path.split(".")), path)
             self.config, self.state = fresh, state
+            self.asgi.allow(fresh.server.cors)
+            if self.workers is not None:
+                self.workers.keep(Path(fresh.file))
             self._declare(fresh)
             self._fleet.data.want(self._fleet.urls.values())
             log.info("config reloaded from %s", fresh.file)
@@ -163,6 +168,10 @@ class Gateway:
             yield
         finally:
             await prices.stop()
+
+    def read_from(self, read: Read) -> None:
+        """Have reloads read the config so."""
+        self._read = read
 
     def watch(self) -> None:
         """Reload by itself when the config file changes, while the application runs."""
@@ -286,9 +295,27 @@ class Gateway:
                 watcher.cancel()
 
     async def _follow(self, file: Path) -> None:
-        async for changes in watchfiles.awatch(file.parent, recursive=False):
-            if any(os.path.basename(path) == file.name for _, path in changes):
+        """Reload whenever the file is another one: written, replaced, or reached by a link that leads elsewhere now (a mounted ConfigMap)."""
+        known = _look(file)
+        async for _ in watchfiles.awatch(file.parent, recursive=False):
+            if (now := _look(file)) != known:
+                known = now
                 self.reload()
+
+
+def _look(file: Path) -> tuple[int, ...]:
+    """What tells one version of a file from another."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return ()
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _at_the_start(old: config.Server, new: config.Server) -> list[str]:
+    """The settings of a server that differ and are read when it starts only."""
+    names = {"host": "host", "port": "port", "drain": "drain", "header_timeout": "timeouts.header", "idle_timeout": "timeouts.idle"}
+    return [f"server.{path}" for name, path in names.items() if getattr(old, name) != getattr(new, name)]
 
 
 class _House:
@@ -497,8 +524,21 @@ def check(conf: config.Config) -> None:
 def from_environment() -> ASGIApp:
     """The application of a worker process."""
     log_to_stderr()
-    file = os.environ.get(CONFIG_VARIABLE) or None
-    gate = Gateway(partial(read_config, file), telemetry=telemetry(), processes=int(os.environ.get(WORKERS_VARIABLE, "1")), folder=_folder())
+    file, folder = os.environ.get(CONFIG_VARIABLE) or None, _folder()
+    made = partial(Gateway, telemetry=telemetry(), processes=int(os.environ.get(WORKERS_VARIABLE, "1")), folder=folder)
+    try:
+        gate = made(partial(read_config, file))
+    except ConfigError:
+        kept = folder / KEPT if folder is not None else None
+        if file is None or kept is None or not kept.is_file():
+            raise
+        # the file was changed and is wrong: whoever takes a dead worker's place serves what the others serve
+        gate = made(partial(config.parse, kept.read_text("utf-8"), file, Path(file).parent))
+        gate.read_from(partial(read_config, file))
+        gate.reload()
+    else:
+        if gate.workers is not None and file:
+            gate.workers.keep(Path(file))
     if file and os.environ.get(WATCH_VARIABLE):
         gate.watch()
     calm_collector()

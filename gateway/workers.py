@@ -8,6 +8,7 @@ more, nothing that was ever shown is lost with a process that dies, and a sum ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import logging
 import os
@@ -25,6 +26,8 @@ log = logging.getLogger("thinkgate")
 
 EVERY = 2.0
 """seconds after which numbers are written down unasked: what a process that is killed takes with it"""
+KEPT = "config.yaml"
+"""The last config that could be used, in the folder: for a worker that starts when the file itself cannot."""
 _PATIENCE = 1.0  # seconds for another one's answer
 _DEAD = "dead"
 
@@ -72,6 +75,14 @@ class Workers:
     async def reload(self) -> None:
         """Have all others read their config again."""
         await self._tell(b"reload")
+
+    def keep(self, file: Path) -> None:
+        """Keep the config as it is now; it was found to be good."""
+        with contextlib.suppress(OSError):  # gone or changed again: what was kept before is good too
+            text = file.read_bytes()
+            draft = self._folder / f"{KEPT}.{self._name}"
+            draft.write_bytes(text)
+            draft.replace(self._folder / KEPT)
 
     async def _tell(self, word: bytes) -> list[str]:
         """The others that are alive; each has done what the word says, or had a second to do so."""

@@ -12,7 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request as Web
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Lifespan
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from gateway.api import admin, admin_keys, agents, console, files, openapi, responses
 from gateway.api.answering import envelope, json_response, visit_of
@@ -40,7 +40,7 @@ ENDPOINTS: dict[str, ASGIApp] = {
 _STARTED = int(time.time())
 
 
-def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple[str, ...]) -> ASGIApp:
+def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple[str, ...]) -> Door:
     """The whole ASGI application. `state` gives the State of the config that is loaded now."""
     direct: dict[str, ASGIApp] = {"/mcp": mcp}
     routes = []
@@ -65,11 +65,25 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
     routes.append(Route(openapi.PATH, openapi.answering(openapi.document([*routes, Route(openapi.PATH, healthz, methods=["GET"])], direct)), methods=["GET"]))
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error})
     app.router.redirect_slashes = False
-    gate = Gate(app, direct, state)
-    if not cors:
-        return gate
-    # outside the gate: a preflight carries no credentials
-    return CORSMiddleware(gate, allow_origins=cors, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"], expose_headers=["*"])
+    return Door(Gate(app, direct, state), cors)
+
+
+class Door:
+    """The application, behind what web pages of other origins may do: that can change while it runs."""
+
+    def __init__(self, gate: ASGIApp, cors: tuple[str, ...]) -> None:
+        self._gate = gate
+        self.allow(cors)
+
+    def allow(self, cors: tuple[str, ...]) -> None:
+        """Let the pages of these origins call from now on, and no others."""
+        self._app = self._gate
+        if cors:  # outside the gate: a preflight carries no credentials
+            methods = ["GET", "POST", "PATCH", "DELETE"]
+            self._app = CORSMiddleware(self._gate, allow_origins=cors, allow_methods=methods, allow_headers=["*"], expose_headers=["*"])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
 
 async def healthz(web: Web) -> Response:

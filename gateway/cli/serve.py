@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from uvicorn.supervisors import Multiprocess
 
 from gateway import config
 from gateway.api.auth import is_loopback
@@ -83,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
         greet(conf, host, port)
         with tempfile.TemporaryDirectory(prefix="thinkgate-", dir=_SHORT if len(tempfile.gettempdir()) > _LONGEST else None) as folder:
             os.environ[FOLDER_VARIABLE] = folder
-            uvicorn.run("gateway.app:from_environment", factory=True, workers=args.workers, timeout_worker_healthcheck=_START, **options)
+            settings = uvicorn.Config("gateway.app:from_environment", factory=True, workers=args.workers, timeout_worker_healthcheck=_START, **options)
+            Parent(settings, [settings.bind_socket()]).run()
         return 0
     gate = Gateway(partial(read_config, args.config), telemetry=telemetry())
     if args.reload_config and args.config:
@@ -94,6 +96,15 @@ def run(args: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: None)  # uvicorn raises it once more when all is done; a clean end is exit code 0
     uvicorn.Server(uvicorn.Config(gate.asgi, **options)).run()
     return 0
+
+
+class Parent(Multiprocess):
+    """The parent of the workers. At a SIGHUP each of them reads the config anew in its place: none is replaced, so no stream is in the way."""
+
+    def handle_hup(self) -> None:
+        for worker in self.processes:
+            if worker.wait_until_ready(_START, self.should_exit) and worker.pid is not None:
+                os.kill(worker.pid, signal.SIGHUP)
 
 
 def free_port(host: str) -> int:

@@ -141,3 +141,25 @@ async def test_a_key_may_be_written_as_commands_and_config_files_write_it() -> N
     assert day["expires"] == 1798761600
     assert [(answer.status_code, answer.json()["error"]["param"]) for answer in bad] == [(400, "rpm"), (400, "expires")]
     assert {key["counts_as"] for key in again} == {good["id"]}, "what all its secrets use counts together"
+
+
+async def test_origins_of_web_pages_are_reloaded_too_and_what_takes_a_restart_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "thinkgate.yaml"
+    file.write_text(yaml({"a": "mock://"}))
+    async with serving(file) as running:
+
+        async def preflight() -> int:
+            asked = {"origin": "https://app.example.com", "access-control-request-method": "PATCH"}
+            return (await running.client.options("/v1/models", headers=asked)).status_code
+
+        before = await preflight()
+        file.write_text(yaml({"a": "mock://"}, server="cors: [https://app.example.com]\ndrain: 1s").replace("port: 0", "port: 9"))
+        assert running.gateway.reload()
+        during = await preflight()
+        file.write_text(yaml({"a": "mock://"}))
+        assert running.gateway.reload()
+        after = await preflight()
+
+    assert (before, during, after) == (403, 200, 403)
+    told = [record.getMessage() for record in caplog.records if "takes a restart" in record.getMessage()]
+    assert [line.split(": ")[1] for line in told[:2]] == ["server.port", "server.drain"]

@@ -100,7 +100,7 @@ def test_every_reference_leads_somewhere_and_every_schema_is_one(document: dict[
 
 async def test_every_route_of_the_application_stands_in_it(a: Upstream, document: dict[str, Any]) -> None:
     async with serving(yaml({"a": a.url}, server=SERVER)) as running:
-        gate = running.gateway.asgi
+        gate = running.gateway.asgi._gate
         assert isinstance(gate, Gate)
         app = gate._app
         assert isinstance(app, Starlette)
