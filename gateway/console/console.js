@@ -23,19 +23,23 @@ function visit(signal, parts, query) {
   const root = h("div", { class: "page" });
   return {
     root,
-    id: parts[1] ? decodeURIComponent(parts[1]) : null,
+    id: parts[1] ? decoded(parts[1]) : null,
     query,
     signal,
-    /** Do something now and again and again, while the page is looked at. A refusal is shown on top of what stands there. */
+    /** Do something now and again and again, while the page is looked at; gives what does it at once. A refusal is shown on top of what stands there. */
     async every(ms, act) {
       const trouble = h("div", {});
       root.prepend(trouble);
-      let busy = false;
+      let [busy, again] = [false, false];
       const once = async () => {
-        if (busy) return; // the last one still waits for its answer
+        again = true;
+        if (busy) return; // it is done once more when it is over
         busy = true;
         try {
-          await act();
+          while (again && !signal.aborted) {
+            again = false;
+            await act();
+          }
           fill(trouble);
         } catch (error) {
           if (signal.aborted || error.name === "AbortError") return;
@@ -46,17 +50,27 @@ function visit(signal, parts, query) {
         }
       };
       await once();
-      if (!ms || signal.aborted) return;
-      const timer = setInterval(() => document.hidden || once(), ms);
+      if (!ms || signal.aborted) return once;
+      const timer = setInterval(() => document.hidden || busy || once(), ms);
       const seen = () => document.hidden || once();
       document.addEventListener("visibilitychange", seen, { signal });
       signal.addEventListener("abort", () => clearInterval(timer));
+      return once;
     },
   };
 }
 
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; // somebody's own address
+  }
+}
+
 async function show() {
   shown.abort();
+  document.querySelectorAll("dialog:not(.keeps)").forEach((open) => open.close());
   shown = new AbortController();
   const [path, words] = location.hash.replace(/^#\/?/, "").split("?");
   const parts = path.split("/");

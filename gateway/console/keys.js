@@ -179,6 +179,7 @@ function secret(made, after) {
     made.warning && alarm("Mind", made.warning),
     h("div", { class: "buttons" }, copier(made.key), h("button", { type: "button", class: "main", id: "secret-done", onclick: () => node.close() }, "I have it")),
   );
+  node.classList.add("keeps"); // whatever happens behind it: there is no second look
   node.addEventListener("close", () => {
     node.replaceChildren();
     after();

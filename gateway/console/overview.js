@@ -143,10 +143,16 @@ function partsOf(state) {
   return [
     part("Config", config?.error ? "bad" : "ok", config?.error ? "the last reload failed" : "loaded"),
     part("Store", store?.error ? "bad" : "ok", store?.error ?? (store?.waiting ? `${number(store.waiting)} rows wait to be written` : "open")),
-    part("Shared", { off: "plain", up: "ok" }[shared?.state] ?? "warn", [shared?.state === "off" ? "not configured" : (shared?.state ?? "–"), shared?.limits].filter(Boolean).join("; ")),
+    part("Shared", Object.keys(shared?.other_revisions ?? {}).length ? "warn" : ({ off: "plain", up: "ok" }[shared?.state] ?? "warn"), sharedWords(shared)),
     agents && part("Agents", error ? "bad" : "ok", error ?? `${number(agents.live)} ${agents.live === 1 ? "run" : "runs"} under way here`),
     adapters && part("Adapters", "bad", errors.map(([file, why]) => h("pre", {}, `${file}: ${why}`))),
   ];
+}
+
+function sharedWords(shared) {
+  const others = Object.keys(shared?.other_revisions ?? {});
+  const state = shared?.state === "off" ? "not configured" : `${shared?.state ?? "–"}, ${number(shared?.processes)} processes`;
+  return [state, shared?.error, shared?.limits, others.length && `another config is in use on ${others.join(", ")}`].filter(Boolean).join("; ");
 }
 
 const part = (name, kind, ...words) => h("div", { class: "part" }, dot(kind), h("b", {}, name), h("span", {}, ...words));

@@ -37,7 +37,7 @@ async function list(here) {
 
   function draw() {
     const wanted = failed.checked ? rows.filter((row) => grade(row) !== "ok") : rows;
-    fill(body, wanted.length ? rows_table(wanted) : rows.length ? empty(`None of the last ${number(rows.length)} requests failed.`) : empty(asked.key_name || asked.model ? "No request of this key and model is kept." : "No request yet. Those that come appear here by themselves."));
+    fill(body, wanted.length ? rows_table(wanted) : rows.length ? empty(`None of the last ${number(rows.length)} requests failed.`) : empty(asked.key_name || asked.model ? "No request of this key and model is kept." : "No request yet; those that come appear by themselves. With retention.requests: 0 none is kept."));
     more.hidden = next === null;
   }
 

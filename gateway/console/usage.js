@@ -10,9 +10,10 @@ const SPANS = { "24 hours": 1, "7 days": 7, "30 days": 30, All: 0 };
 
 export async function page(here) {
   let by = BY[here.query.get("by")] ? here.query.get("by") : "key";
+  let redraw = () => {};
   const body = h("div", {});
-  const from = h("input", { type: "datetime-local", id: "from", onchange: () => draw() });
-  const to = h("input", { type: "datetime-local", id: "to", onchange: () => draw() });
+  const from = h("input", { type: "datetime-local", id: "from", title: "the full hour", onchange: () => redraw() });
+  const to = h("input", { type: "datetime-local", id: "to", title: "the full hour", onchange: () => redraw() });
   const bys = h("div", { class: "switch", role: "group", "aria-label": "Sums by" });
   const spans = h("div", { class: "switch", role: "group", "aria-label": "Span" });
   const save = h("button", { type: "button", onclick: () => pressed(save, csv) }, "CSV");
@@ -38,23 +39,17 @@ export async function page(here) {
     named = name;
     from.value = SPANS[name] ? local(Date.now() / 1000 - SPANS[name] * DAY) : "";
     to.value = "";
-    draw();
+    redraw();
   }
 
   async function draw() {
-    fill(bys, Object.entries(BY).map(([key, words]) => h("button", { type: "button", id: `by-${key}`, "aria-pressed": String(key === by), onclick: () => ((by = key), draw()) }, words)));
+    fill(bys, Object.entries(BY).map(([key, words]) => h("button", { type: "button", id: `by-${key}`, "aria-pressed": String(key === by), onclick: () => ((by = key), redraw()) }, words)));
     fill(spans, Object.keys(SPANS).map((name) => h("button", { type: "button", id: `span-${name.replace(" ", "-")}`, "aria-pressed": String(name === named), onclick: () => chosen(name) }, name)));
-    let rows;
-    try {
-      rows = (await admin("usage", { query: query(), signal: here.signal })).data;
-    } catch (error) {
-      if (error.name !== "AbortError") fill(body, empty(error.message));
-      return;
-    }
+    const rows = (await admin("usage", { query: query(), signal: here.signal })).data;
     fill(body, rows.length ? sums(rows, by) : empty("Nothing was used in this time."));
   }
 
-  await here.every(15000, draw);
+  redraw = await here.every(15000, draw);
 }
 
 function sums(rows, by) {

@@ -63,6 +63,9 @@ def pinned() -> tuple[str, dict[str, str]]:
             if subprocess.run([fresh / "chromium", "--version"], env=_env(fresh), capture_output=True, check=False).returncode:
                 raise Missing("the pinned one does not start on this system")
             (fresh / "fonts.conf").write_text(_FONTS.format(folder=folder))
+            for old in CACHE.glob("?" * len(folder.name)):
+                if old != folder:
+                    shutil.rmtree(old)
             if not folder.is_dir():
                 fresh.rename(folder)  # whole or not at all: an interrupted run leaves nothing behind
     return str(folder / "chromium"), _env(folder)

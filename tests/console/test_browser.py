@@ -216,7 +216,16 @@ async def test_the_playground_streams_an_answer_and_goes_on_with_the_result_of_a
         await page.until("document.querySelectorAll('.assistant').length === 2 && !document.querySelector('[aria-busy]')")
         assert await page.js("document.querySelector('.assistant:last-of-type .answer').innerText.length") > 0
         assert "demo/demo" in await page.text(".assistant:last-of-type footer")
-        await page.click(".assistant footer a", "request")
+        a.reply({"error": {"message": "not today", "type": "x"}}, status=400)
+        await page.js("document.querySelector('#model').value = 'm'")
+        await page.write("#prompt", "And tomorrow?")
+        await page.press("Enter")
+        await page.sees("not today", ".assistant .alarm")
+        await page.until("document.querySelector('#prompt').value === 'And tomorrow?'")  # to be sent again, perhaps to another model
+        await page.js("document.querySelector('#model').value = 'demo'; document.querySelector('#send').click()")
+        await page.until("document.querySelectorAll('.assistant').length === 4 && !document.querySelector('[aria-busy]')")
+        assert "demo/demo" in await page.text(".assistant:last-of-type footer")
+        await page.click(".assistant:last-of-type footer a", "request")
         await page.sees("demo/demo", ".attempt")
 
 
@@ -231,6 +240,9 @@ async def test_at_night_it_says_what_is_wrong_and_where(a: Upstream, browser: Br
         for _ in range(3):
             await running.chat({"model": "down", "messages": [{"role": "user", "content": "hi"}]}, **CLIENT)
         await begin(running, "ask")
+        async with asyncio.timeout(20):
+            while not (await running.client.get("/admin/runs?status=waiting", headers={"x-api-key": ADMIN})).json()["data"]:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.05)
         await sign_in(page)
         await page.sees("resting for", ".provider")
         await page.sees("1 rate_limit", ".provider")
@@ -272,6 +284,54 @@ async def test_the_door(a: Upstream, browser: Browser) -> None:
         assert await page.js("JSON.stringify(sessionStorage)") == "{}"
     async with serving(conf(a.url, server=f"keys: [{KEY}]")) as running, console(running, browser) as page:
         await page.sees("server.admin_key", ".door")
+
+
+async def test_the_first_key_without_an_admin_key_closes_the_door_but_not_before_its_secret_was_read(a: Upstream, browser: Browser) -> None:
+    async with serving(conf(a.url, server="")) as running, console(running, browser) as page:
+        await page.click("nav a", "Keys")
+        await page.sees("There is no admin key", ".alarm")
+        await page.click("#new-key")
+        await page.write("#key-name", "first")
+        await page.click("#key-save")
+        await page.sees("/admin is closed until server.admin_key is set", "dialog .alarm")
+        await page.js(LOOK)
+        await page.sees("The console is closed", "main")
+        secret = await page.text("#secret")
+        assert (await running.client.get("/v1/models", headers={"x-api-key": secret})).status_code == 200
+        await page.click("#secret-done")
+        await page.sees("Set server.admin_key", "main")
+
+
+async def test_behind_a_proxy_it_may_have_a_path_of_its_own(a: Upstream, browser: Browser) -> None:
+    async with serving(conf(a.url, server="")) as running:
+        inner = int(running.url.rsplit(":", 1)[1].split("/")[0])
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            theirs, ours = await asyncio.open_connection("127.0.0.1", inner)
+
+            async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter, old: bytes = b"", new: bytes = b"") -> None:
+                try:
+                    while data := await source.read(65536):
+                        target.write(data.replace(old, new, 1) if old and data.startswith(b"GET") else data)
+                        await target.drain()
+                except ConnectionError:
+                    pass
+                finally:
+                    target.close()
+
+            await asyncio.gather(pass_on(reader, ours, b" /gateway/", b" /"), pass_on(theirs, writer))
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with browsing(*browser) as page:
+            await page.open(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/gateway/console")
+            await page.sees("Ready", ".banner")
+            await page.click("nav a", "Playground")
+            await page.until("document.querySelector('#model')?.options.length === 4")
+            await page.go("#/config")
+            await page.sees("providers", ".tree")
+            assert page.wrong == []
+        server.close()
+        await server.wait_closed()
 
 
 async def test_the_config_is_shown_and_read_again(a: Upstream, browser: Browser, tmp_path: Path) -> None:
