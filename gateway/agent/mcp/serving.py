@@ -59,14 +59,17 @@ class Serving:
         before = kept.calls
 
         async def named(message: MutableMapping[str, Any]) -> None:
-            if begun and message["type"] == "http.response.start" and message["status"] == 200:
-                message["headers"] = [*message["headers"], (_SESSION, self.sessions.begin(owner).encode("ascii"))]
+            if message["type"] == "http.response.start":  # the call is done; whoever has the answer may ask any process next
+                if begun and message["status"] == 200:
+                    message["headers"] = [*message["headers"], (_SESSION, self.sessions.begin(owner).encode("ascii"))]
+                    await self.sessions.settled()
+                elif id and kept.calls > before:
+                    self.sessions.save(id, kept)
+                    await self.sessions.settled()
             await send(message)
 
         manager = self._manager or await self._open()
         await manager.handle_request(scope, receive, named)
-        if id and kept.calls > before:
-            self.sessions.save(id, kept)
 
     async def end(self, headers: MutableMapping[bytes, bytes], owner: str) -> None:
         """The client has ended its session. NotFound: it has none."""
@@ -76,6 +79,7 @@ class Serving:
         if await self.sessions.find(id, owner) is None:
             raise _unknown()
         self.sessions.forget(id)
+        await self.sessions.settled()
 
     async def _session(self, headers: MutableMapping[bytes, bytes], body: bytes, owner: str) -> tuple[str, Kept, bool]:
         """The session of a request: its id ("": none), what is kept of it, and whether the request begins one."""

@@ -78,6 +78,11 @@ class Sessions:
         if self._shared is not None:
             self._shared.put(_key(id), _GONE, IDLE)
 
+    async def settled(self) -> None:
+        """Until the other processes know of it, if they can."""
+        if self._shared is not None:
+            await self._shared.settled()
+
     async def _told(self, id: str) -> bytes | None:
         if self._shared is None:
             return None
