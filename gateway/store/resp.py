@@ -160,6 +160,11 @@ class Link(asyncio.Protocol):
         """A command whose answer nobody waits for."""
         self._send(command, None)
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of commands that have not left yet."""
+        return sum(map(len, self._out)) + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
     def close(self, why: str = "it was closed") -> None:
         if self._transport is not None:
             self._transport.abort()

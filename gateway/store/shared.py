@@ -34,6 +34,7 @@ GATHER = 2.0
 """seconds after an outage in which the processes that were there before are waited for: each tells its part before anybody asks"""
 LARGEST = 1024 * 1024
 """bytes of one value; what is larger stays in its process"""
+_ROOM = 4 * LARGEST  # bytes of values that may be on their way; the connection is given up at twice as many
 
 
 class Script:
@@ -183,8 +184,8 @@ class Shared:
         return values
 
     def put(self, key: bytes, value: bytes, seconds: float) -> None:
-        """Keep a value for so long, if it is not too large."""
-        if self._link is not None and len(value) <= LARGEST:
+        """Keep a value for so long, if it is not too large and others have left: what counts must not wait behind it."""
+        if self._link is not None and len(value) <= LARGEST and self._link.waiting + len(value) <= _ROOM:
             self._link.tell(encode(b"SET", self._prefix + key, value, b"PX", b"%d" % max(1, int(seconds * 1000))))
 
     def hold(self, key: bytes, seconds: float) -> None:

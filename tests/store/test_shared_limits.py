@@ -10,6 +10,7 @@ import pytest
 from servers import Valkey
 
 from gateway.store import Part, Shared, SharedAway, SharedLimits, Terms
+from gateway.store.shared import LARGEST
 from gateway.store.shared_limits import LEASE
 
 Pair = tuple[SharedLimits, SharedLimits]
@@ -167,3 +168,21 @@ async def test_nobody_answers_for_a_server_that_is_away() -> None:
             await limits.admit(b"a", 0, [Terms("k", rpm=1)])
     finally:
         await limits.shared.aclose()
+
+
+async def test_many_large_values_at_once_do_not_cost_the_connection(valkey) -> None:
+    """What has no room stays in its process: limits and rests go on."""
+    shared = Shared(valkey.fresh())
+    await shared.open()
+    try:
+        for number in range(30):
+            shared.put(b"large:%d" % number, bytes(LARGEST), 60)
+        await shared.settled()
+        kept = await shared.get(*(b"large:%d" % number for number in range(30)))
+        assert shared.up
+        assert 1 <= sum(value is not None for value in kept) < 30
+
+        shared.put(b"later", b"x", 60)
+        assert await shared.get(b"later") == [b"x"]
+    finally:
+        await shared.aclose()
