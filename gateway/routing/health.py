@@ -30,6 +30,7 @@ from gateway.errors import UpstreamError
 
 REMEMBERED = 600.0
 """seconds after its end in which processes tell each other of a rest: a target of which they tell nothing any more has answered"""
+_MANY = 10_000  # targets of which something is known: clients may ask a provider for models that nobody has
 _SLACK = 0.5  # seconds by which a rest must be longer to be another one than what is known
 
 
@@ -216,10 +217,20 @@ class Health:
         """Every target that is not free, with the reason."""
         return {name: self.why(name) for name in list(self._states) if not self.free(name)}
 
+    def _thin_out(self) -> None:
+        """Keep what rests, or is tried out; of too many the half that rests longest."""
+        now = self._now()
+        kept = [(name, state) for name, state in self._states.items() if state.until > now or state.probe is not None]
+        if len(kept) > _MANY // 2:
+            kept = sorted(kept, key=lambda item: item[1].until)[-_MANY // 2 :]
+        self._states = dict(kept)
+
     def _count(self, name: str, error: UpstreamError, cooldown: Cooldown) -> None:
         """One failure more; it may send the target to rest."""
         state, move = self._states.get(name), failures.MOVES[error.kind]
         if state is None:
+            if len(self._states) >= _MANY:
+                self._thin_out()
             state = self._states[name] = State()
         state.failures += 1
         at_once = move.cools == "at_once" or (move.heeds_wait and (error.retry_after is not None or state.rests > 0))

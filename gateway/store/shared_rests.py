@@ -29,6 +29,7 @@ redis.call('PEXPIRE', KEYS[1], 86400000)
 
 _WAKE = Script("redis.call('HDEL', KEYS[1], ARGV[1])")
 
+# Of many only those that rest now: clients may ask a provider for models that nobody has
 _ALL = Script(
     _NOW
     + """
@@ -36,7 +37,7 @@ local all, out = redis.call('HGETALL', KEYS[1]), {}
 for i = 1, #all, 2 do
   local ends, rest = string.match(all[i + 1], '^(%d+) (.*)$')
   local left = (tonumber(ends) or 0) - now
-  if left <= -tonumber(ARGV[1]) then redis.call('HDEL', KEYS[1], all[i])
+  if left <= -tonumber(ARGV[1]) or (left <= 0 and #all > 4000) then redis.call('HDEL', KEYS[1], all[i])
   else out[#out + 1] = all[i]; out[#out + 1] = string.format('%.0f', left); out[#out + 1] = rest end
 end
 return out

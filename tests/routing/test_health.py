@@ -6,6 +6,7 @@ import pytest
 
 from gateway.config import Cooldown
 from gateway.errors import UpstreamError
+from gateway.routing import health as module
 from gateway.routing.health import Health, State
 
 COOLDOWN = Cooldown(after=3, base=5, max=300)
@@ -236,3 +237,18 @@ def test_a_target_of_which_the_others_tell_nothing_any_more_has_answered_there(h
 
     health.hear({}, clock.now)
     assert not health.on_trial("a/m")
+
+
+def test_names_that_clients_make_up_do_not_fill_the_memory(health: Health, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MANY", 100)
+    fail(health, "rate_limit", retry_after=200)
+    for number in range(1000):
+        fail(health, "server", name=f"a/{number}")
+    assert health.rest("a/m") == 200
+    assert len(health._states) <= 100
+
+    for number in range(1000):
+        fail(health, "rate_limit", retry_after=100, name=f"a/{number}")
+    assert health.rest("a/m") == 200
+    assert health.rest("a/999") == 100
+    assert len(health._states) <= 100
