@@ -147,8 +147,7 @@ class Provider:
         except TransportError as error:
             raise self._broken(error, clock, time.perf_counter() - began, answer) from None
         except UpstreamError as error:
-            error.message = self._quoted(error.message)
-            raise
+            raise self._told(error) from error.__cause__
         finally:
             record.upstream_seconds += time.perf_counter() - began
             record.hook_seconds += prepared.context.seconds
@@ -414,6 +413,11 @@ class Provider:
             cut = StreamCut("protocol", f"the answer of {self.name} broke off: {self._redact(str(error))}")
         cut.events = answer.fail(cut.body())
         return cut
+
+    def _told(self, error: UpstreamError) -> UpstreamError:
+        """The failure as others may read it. A provider that was asked cannot be left out any more."""
+        error.message = self._quoted(error.message)
+        return AdapterError(f"{error.message} (ctx.skip, after the provider was asked)") if isinstance(error, Skipped) else error
 
     def _quoted(self, text: str) -> str:
         """A provider's words on one line, without secrets (these go first: half of one would not be known), and not endless."""

@@ -1,4 +1,4 @@
-"""What hooks hold back of a stream reaches the client: `finish(ctx)` flushes before the end, in every dialect."""
+"""What hooks do while an answer comes: `finish(ctx)` flushes before its end, in every dialect; nobody is left out who was asked."""
 
 from __future__ import annotations
 
@@ -81,3 +81,22 @@ async def test_in_a_native_stream_it_comes_before_the_events_that_end_it(a: Upst
     names = [line[7:] for line in got.text.split("\n") if line.startswith("event: ")]
     assert names == ["message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop"]
     assert "<Hello>" in got.text
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "plain"])
+async def test_a_provider_that_was_asked_cannot_be_left_out_any_more(a: Upstream, b: Upstream, tmp_path: Path, stream: bool) -> None:
+    """CONTRACT 5: an attempt is one exchange, and the headers name each."""
+    (tmp_path / "held.lua").write_text("function transform_chunk(c, ctx) ctx.skip('late') end function transform_response(r, ctx) ctx.skip('late') end")
+    a.stream() if stream else a.reply()
+    b.stream() if stream else b.reply()
+    both = (
+        config(a, "openai")
+        .replace("models: {m: a/x}", "models: {m: {chain: [a/x, b/y]}}")
+        .replace("held.lua]}", f"held.lua]}}, b: {{adapter: openai, base_url: '{b.url}', api_key: k}}")
+    )
+
+    async with serving(both, base=tmp_path) as running:
+        got = await running.chat({**STREAM, "stream": stream})
+
+    assert got.headers["x-thinkgate-chain"] == "a=adapter,b=200"
+    assert got.headers["x-thinkgate-attempts"] == "2"
