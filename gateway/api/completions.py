@@ -27,6 +27,7 @@ _BETA = b"beta=true"
 """The one query that goes on to a provider: Anthropic's SDKs and Claude Code ask for the beta route of Messages so."""
 _FORWARDED = (b"anthropic-version", b"anthropic-beta", b"openai-beta")
 """Headers of the client that reach a provider which is spoken to in the client's own dialect."""
+_NO = (b"off", b"0", b"false", b"no")
 _TO_AGENTS = (b"x-session-id", b"x-agent-events")
 """Headers that say something to an agent; no provider gets them."""
 
@@ -61,7 +62,7 @@ class Endpoint(ABC):
             if visit.holder is not None:
                 visit.holder.check(request.model)
             model, label = state.router.find(request.model)
-            if b"x-thinkgate-dry-run" in visit.headers:
+            if is_dry_run(visit.headers):
                 await self._dry_run(visit, state.router.chain(request.model), request, send)
                 return
             await admit(visit, request)
@@ -112,7 +113,7 @@ class Endpoint(ABC):
             headers=headers,
             beta=visit.query == _BETA and self.endpoint.startswith("messages"),
             only=only.decode("latin-1") if only is not None else None,
-            fallback=visit.headers.get(b"x-thinkgate-fallback", b"").lower() not in (b"off", b"0", b"false", b"no"),
+            fallback=visit.headers.get(b"x-thinkgate-fallback", b"").lower() not in _NO,
         )
 
     async def _dry_run(self, visit: Visit, chain: Chain, request: Request, send: Send) -> None:
@@ -161,6 +162,12 @@ class Completions(Endpoint):
             raise InvalidRequest(f"`{name}` is missing", param=name, code="missing_required_parameter")
         if name == "messages" and not (isinstance(value, list) and all(isinstance(message, dict) for message in value)):
             raise InvalidRequest("`messages` must be a list of objects", param="messages")
+
+
+def is_dry_run(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the client only wants to see what would be sent."""
+    wish = headers.get(b"x-thinkgate-dry-run")
+    return wish is not None and wish.lower() not in _NO
 
 
 def forwarded(headers: Mapping[bytes, bytes]) -> dict[str, str]:

@@ -15,8 +15,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from gateway.api import admin, admin_keys, agents, console, files, openapi, responses
-from gateway.api.answering import envelope, json_response, visit_of
-from gateway.api.completions import Completions
+from gateway.api.answering import envelope, json_response, send_error, visit_of
+from gateway.api.completions import Completions, is_dry_run
 from gateway.api.counting import Counting
 from gateway.api.gate import Gate
 from gateway.api.headers import error_headers
@@ -65,7 +65,27 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
     routes.append(Route(openapi.PATH, openapi.answering(openapi.document([*routes, Route(openapi.PATH, healthz, methods=["GET"])], direct)), methods=["GET"]))
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error})
     app.router.redirect_slashes = False
-    return Door(Gate(app, direct, state), cors)
+    return Door(Gate(NeverDry(app), {**direct, "/mcp": NeverDry(mcp)}, state), cors)
+
+
+class DryRunUnsupported(InvalidRequest):
+    """A dry run of what is no chain: doing it all the same would be what the client did not want."""
+
+    code, param = "dry_run_unsupported", "x-thinkgate-dry-run"
+
+
+class NeverDry:
+    """An application that does nothing for a POST that only asks what would be sent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and is_dry_run(scope["visit"].headers):
+            why = "there is nothing to explain here: x-thinkgate-dry-run is for requests with a chain of targets; nothing was done"
+            await send_error(send, scope["visit"].record, DryRunUnsupported(why))
+        else:
+            await self.app(scope, receive, send)
 
 
 class Door:

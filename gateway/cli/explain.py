@@ -13,9 +13,10 @@ from gateway.api.bodies import parse_object
 from gateway.chat import Body, Json, Record, Request, dumps
 from gateway.errors import ConfigError, InvalidRequest
 from gateway.routing import explain
+from gateway.upstream import RELAYED
 
-ENDPOINTS = ("chat", "completions", "messages", "responses")
-"""Endpoints, each of which has the dialect of the same name."""
+DIALECTS = ("chat", "completions", "messages", "responses")
+"""Endpoints, each of which has the dialect of the same name; the others are passed on."""
 
 
 def add(commands: Any) -> None:
@@ -25,7 +26,13 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--fail", action="append", default=[], metavar="PROVIDER=STATUS", help="imagine that a provider fails with this status or failure class"
     )
-    parser.add_argument("--endpoint", choices=ENDPOINTS, default="chat", help="which endpoint the body is for (default: chat)")
+    parser.add_argument(
+        "--endpoint",
+        choices=(*DIALECTS, *RELAYED),
+        metavar="NAME",
+        default="chat",
+        help=f"which endpoint the body is for (default: chat): {', '.join((*DIALECTS, *RELAYED))}",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
@@ -44,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     chain = gate.state.router.chain(model)
     if chain.settings.balance == "cheapest" or any(item.endswith("=context_overflow") for item in args.fail):
         gate.read_prices()
-    request = Request(Body(raw, body), model, Record("explain", model=model), stream=body.get("stream") is True, endpoint=args.endpoint, dialect=args.endpoint)
+    spoken = args.endpoint if args.endpoint in DIALECTS else "chat"
+    request = Request(Body(raw, body), model, Record("explain", model=model), stream=body.get("stream") is True, endpoint=args.endpoint, dialect=spoken)
     try:
         shown = explain(chain, request, _fails(args.fail, set(gate.config.providers)), gate.state.redact)
     except ValueError as error:

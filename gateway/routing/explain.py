@@ -26,7 +26,7 @@ def explain(chain: Chain, request: Request, fail: Mapping[str, str], redact: Cal
     `body` is the first. Secrets are shown as `***`.
     """
     plan = chain.plan(request)
-    client = request.body.fresh()
+    client = {} if request.headers.get("content-type", "").startswith("multipart/") else request.body.fresh()
     targets: list[Json] = []
     ended: str | None = None
     for target in [*plan.targets, *(t for t in chain.settings.chain if t not in plan.targets)]:

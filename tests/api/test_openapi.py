@@ -17,6 +17,7 @@ from upstream_double import Upstream, completion
 
 from gateway.api.gate import Gate
 from gateway.api.openapi import OPERATIONS
+from gateway.api.routes import NeverDry
 
 KEY, ADMIN = "client-key-for-tests-0123456789", "admin-key-for-tests-0123456789"
 SERVER = f"keys: [{KEY}]\nadmin_key: {ADMIN}"
@@ -102,7 +103,8 @@ async def test_every_route_of_the_application_stands_in_it(a: Upstream, document
     async with serving(yaml({"a": a.url}, server=SERVER)) as running:
         gate = running.gateway.asgi._gate
         assert isinstance(gate, Gate)
-        app = gate._app
+        assert isinstance(gate._app, NeverDry)
+        app = gate._app.app
         assert isinstance(app, Starlette)
         served = {(path, "POST") for path in gate._direct}
         for route in app.routes:

@@ -142,6 +142,16 @@ def test_explain_shows_each_target_its_body_and_the_changes(here: Path, capsys: 
     assert "- disable_thinking: true" in first["diff"]
 
 
+def test_explain_shows_endpoints_that_are_passed_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "request.json").write_text(json.dumps({"model": "smart", "input": "x"}))
+    assert main(["explain", "thinkgate.yaml", "request.json", "--endpoint", "embeddings", "--json"]) == 0
+
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["endpoint"] == "embeddings"
+    assert shown["targets"][0]["url"].endswith("/embeddings")
+    assert shown["targets"][0]["body"]["input"] == "x"
+
+
 def test_explain_rehearses_failures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "thinkgate.yaml", "request.json", "--json", "--fail", "deepseek=400"]) == 0
     ended = json.loads(capsys.readouterr().out)["targets"]
