@@ -555,7 +555,7 @@ def calm_collector() -> None:
     """What is there after the start stays; the garbage collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(30_000, 20, 20)  # the requests that wait for the store must not set it off
 
 
 def telemetry() -> Telemetry:

@@ -20,6 +20,7 @@ _COLUMNS = tuple("key_name" if name == "key" else name for name in _FIELDS)
 _TEXTS = ("id", "endpoint", "model", "key", "key_id", "team", "kind", "provider", "target_model", "run_id", "uid")
 _COUNTS = ("status", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "first_token_ms", "total_ms")
 _MOST = 10**12  # of a count: nine million of these can be summed up in 64 bits
+_WHOLE = {int}
 _AT_ONCE = 1000
 
 _SELECT = f"SELECT seq, {', '.join(_COLUMNS)} FROM thinkgate_requests"  # noqa: S608, names of our own columns
@@ -71,9 +72,8 @@ def _is_clean(row: RequestRow) -> bool:
     if not (len(text) <= LONGEST and text.isascii() and text.isprintable()):
         return False
     counts = (row.status, row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.reasoning_tokens, row.first_token_ms or 0, row.total_ms)
-    for count in counts:
-        if type(count) is not int or not 0 <= count <= _MOST:
-            return False
+    if {*map(type, counts)} != _WHOLE or min(counts) < 0 or max(counts) > _MOST:
+        return False
     return 0 <= row.time <= _MOST and (row.cost is None or abs(row.cost) <= _MOST)
 
 
