@@ -38,7 +38,7 @@ from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
 from gateway.keys import Ledger
 from gateway.routing import Cache, Chain, Fleet, Router, SharedAnswers, SharedRests
-from gateway.store import Shared, SqlStore, StoreRefused, in_memory, open_store
+from gateway.store import Shared, SqlStore, StoreRefused, folder_of, in_memory, open_store
 from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
 from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_mock, choose, local_is_installed
 from gateway.workers import KEPT, Workers
@@ -518,7 +518,14 @@ def load(file: str | Path | None = None, env: Mapping[str, str] = os.environ) ->
 
 def check(conf: config.Config) -> None:
     """Everything that a start would check, without starting. ConfigError with all faults."""
-    Gateway(lambda: conf)
+    folder = folder_of(conf.store, conf.base)
+    away = [conf.fault("store", "the folder of the file is not there")] if folder is not None and not folder.is_dir() else []
+    try:
+        Gateway(lambda: conf)
+    except ConfigError as error:
+        raise ConfigError([*error.faults, *away], conf.file) from None
+    if away:
+        raise ConfigError(away, conf.file)
 
 
 def from_environment() -> ASGIApp:

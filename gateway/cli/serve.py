@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
         "access_log": False,
         "proxy_headers": False,
         "server_header": False,
-        "timeout_keep_alive": max(1, round(server.idle_timeout)),
-        "timeout_graceful_shutdown": max(1, round(server.drain)),
+        "timeout_keep_alive": server.idle_timeout,
+        "timeout_graceful_shutdown": max(0.01, server.drain),
     }
     if args.workers > 1:
         check(conf)
@@ -88,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
             Parent(settings, [settings.bind_socket()]).run()
         return 0
     gate = Gateway(partial(read_config, args.config), telemetry=telemetry())
+    if not in_memory(conf.store):
+        asyncio.run(see_store(conf))
     if args.reload_config and args.config:
         gate.watch()
     greet(gate.config, host, port)

@@ -242,6 +242,15 @@ def address(*schemes: str) -> Callable[[str], str]:
     return convert
 
 
+def store(text: str) -> str:
+    """The URL of a store: a file of SQLite, its memory, or PostgreSQL."""
+    address("sqlite", "postgresql", "postgres")(text)
+    scheme, _, rest = text.partition("://")
+    if scheme == "sqlite" and rest and (not rest.startswith("/") or any(c in rest for c in "?#")):
+        raise ValueError("is not sqlite:///FILE, sqlite:////ABSOLUTE/FILE or sqlite:// (in memory), without parameters")
+    return text
+
+
 FRAMING = ("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "proxy-connection", "expect")
 """headers that the transport alone sets; a wrong one splits requests or goes to another host"""
 
@@ -306,7 +315,7 @@ ORIGIN = Scalar("origin", origin, {"type": "string"})
 BASE_URL = Scalar("URL", base_url, {"type": "string", "pattern": "^(https?|mock|local)://"}, secret=True)
 URL = Scalar("URL", url, {"type": "string", "pattern": "^https?://"}, secret=True)
 PROXY = Scalar("URL", proxy, {"type": "string", "pattern": "^https?://"}, secret=True)
-STORE = Scalar("URL", address("sqlite", "postgresql", "postgres"), {"type": "string"}, secret=True)
+STORE = Scalar("URL", store, {"type": "string"}, secret=True)
 SHARED = Scalar("URL", address("redis", "rediss", "valkey", "valkeys"), {"type": "string"}, secret=True)
 HEADER_VALUE = Scalar("text", header_value, {"type": ["string", "number", "boolean"]}, secret=True)
 PATH = FilePath()

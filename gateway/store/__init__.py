@@ -57,6 +57,7 @@ __all__ = [
     "Used",
     "Verdict",
     "Wait",
+    "folder_of",
     "in_memory",
     "open_queue",
     "open_store",
@@ -90,6 +91,12 @@ def in_memory(url: str) -> bool:
     """Whether a store is its process's alone, and ends with it."""
     scheme, _, rest = url.partition("://")
     return scheme == "sqlite" and rest in _NOWHERE
+
+
+def folder_of(url: str, base: Path) -> Path | None:
+    """The folder that the file of a store must be in; None: it has no file."""
+    scheme, _, rest = url.partition("://")
+    return Path(_file(rest, base)).parent if scheme == "sqlite" and rest not in _NOWHERE else None
 
 
 def _file(rest: str, base: Path) -> str:

@@ -101,6 +101,28 @@ def test_faults_of_providers_do_not_hide_those_of_agents(here: Path, capsys: pyt
     assert "agents.w.tools[0]: no.py: there is no such file\n" in out
 
 
+@pytest.mark.parametrize("store", ["sqlite://x.db", "sqlite:///x.db?mode=ro", "sqlite:///nowhere/x.db", "sqlite:////nowhere/x.db"])
+def test_a_store_that_cannot_be_there_is_a_fault(here: Path, capsys: pytest.CaptureFixture[str], store: str) -> None:
+    (here / "bad.yaml").write_text(f"{CONFIG}store: {store}\n")
+
+    assert main(["check", "bad.yaml"]) == 1
+    assert capsys.readouterr().out.startswith("bad.yaml:7:")
+
+
+def test_a_store_in_a_folder_that_is_there_is_fine(here: Path) -> None:
+    (here / "sub").mkdir()
+    for store in ("sqlite://", "sqlite:///x.db", "sqlite:///sub/x.db", f"sqlite:///{here}/x.db", "postgresql://nobody.invalid/x"):
+        (here / "good.yaml").write_text(f"{CONFIG}store: {store}\n")
+        assert main(["check", "good.yaml"]) == 0
+
+
+def test_serve_says_in_one_line_that_its_store_is_away(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "away.yaml").write_text(f"{CONFIG}store: postgresql://127.0.0.1:1/x?connect_timeout=2\n")
+
+    assert main(["serve", "-c", "away.yaml", "--port", "0"]) == 1
+    assert capsys.readouterr().err.startswith("the store cannot be used: connection failed: ")
+
+
 def test_check_prints_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--schema"]) == 0
     assert json.loads(capsys.readouterr().out)["$schema"].startswith("https://json-schema.org/")
