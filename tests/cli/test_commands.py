@@ -116,11 +116,11 @@ def test_a_store_in_a_folder_that_is_there_is_fine(here: Path) -> None:
         assert main(["check", "good.yaml"]) == 0
 
 
-def test_serve_says_in_one_line_that_its_store_is_away(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_serve_says_in_one_line_that_its_store_is_away(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "away.yaml").write_text(f"{CONFIG}store: postgresql://127.0.0.1:1/x?connect_timeout=2\n")
 
     assert main(["serve", "-c", "away.yaml", "--port", "0"]) == 1
-    assert capsys.readouterr().err.startswith("the store cannot be used: connection failed: ")
+    assert capfd.readouterr().err.startswith("the store cannot be used: connection failed: ")
 
 
 def test_check_prints_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
