@@ -12,7 +12,8 @@ from typing import Any
 from uuid import uuid4
 
 from gateway import failures
-from gateway.chat import Json, loads
+from gateway.chat import Json
+from gateway.dialects.events import read_event
 from gateway.errors import InvalidRequest, Skipped
 
 Event = tuple[str | None, Json]
@@ -290,11 +291,8 @@ class Native:
 
 
 def parse_event(data: bytes) -> Json | None:
-    """The event's object, None for what is none. Raises UpstreamError for an error."""
-    try:
-        event = loads(data)
-    except ValueError:
-        return None
+    """The event's object, None for what is none. Raises UpstreamError for an error and for an event that breaks off."""
+    event = read_event(data)
     if not isinstance(event, dict):
         return None
     verdict = failures.in_stream_error(event)

@@ -102,6 +102,71 @@ async def test_a_200_that_is_cut_before_content_is_protocol(a: Upstream, b: Upst
     assert "from b" in got.text
 
 
+MESSAGE: list[Item] = [
+    ("message_start", {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "content": [], "usage": {"input_tokens": 1}}}),
+    ("content_block_start", {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+]
+HALF: dict[str, tuple[list[Item], Item, bytes, list[Item]]] = {
+    "openai": ([role()], delta("Hello "), b'data: {"choices":[{"index":0,"delta":{"content":"w\n\n', [delta("!"), finish(), DONE]),
+    "anthropic": (
+        MESSAGE,
+        ("content_block_delta", {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello "}}),
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","te\n\n',
+        [
+            ("message_delta", {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}}),
+            ("message_stop", {"type": "message_stop"}),
+        ],
+    ),
+    "gemini": (
+        [],
+        {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hello "}]}}]},
+        b'data: {"candidates": [{"content": {"parts": [{"te\n\n',
+        [{"candidates": [{"content": {"role": "model", "parts": [{"text": "!"}]}, "finishReason": "STOP"}]}],
+    ),
+}
+
+
+@pytest.mark.parametrize("adapter", HALF)
+async def test_an_event_that_is_not_whole_is_no_part_of_a_whole_answer(a: Upstream, b: Upstream, adapter: str) -> None:
+    """R10. Before content the next provider answers, after it the client is told."""
+    start, content, half, end = HALF[adapter]
+    a.stream(*start, half, content, *end)
+    a.stream(*start, content, half, *end)
+    b.stream(*answer("from b"))
+
+    async with serving(yaml({"a": a.url, "b": b.url}, a=f"adapter: {adapter}\n{PATIENT}")) as running:
+        before = await running.chat(STREAM)
+        after = await running.events()
+
+    assert before.headers["x-thinkgate-chain"] == "a=protocol,b=200"
+    assert text(after) == "Hello "
+    assert error_of(after)["code"] == "stream_interrupted"
+    assert len(b.requests) == 1
+
+
+async def test_nor_does_one_go_on_to_a_client_that_speaks_the_same(a: Upstream) -> None:
+    start, content, half, end = HALF["anthropic"]
+    a.stream(*start, content, half, *end)
+
+    async with serving(yaml({"a": a.url}, a=f"adapter: anthropic\n{PATIENT}")) as running:
+        got = await running.client.post("/v1/messages", json={**STREAM, "max_tokens": 9})
+
+    data = [json.loads(line[6:]) for line in got.text.split("\n") if line.startswith("data: ")]
+    assert [one["type"] for one in data] == ["message_start", "content_block_start", "content_block_delta", "error"]
+
+
+@pytest.mark.parametrize("broken", [b"\\ud83d", b"\xff", b"\x01"], ids=["half a pair", "no UTF-8", "control character"])
+async def test_an_event_with_a_broken_character_is_not_lost(a: Upstream, broken: bytes) -> None:
+    start, _, _, end = HALF["anthropic"]
+    said = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"He%sllo"}}\n\n' % broken
+    a.stream(*start, said, *end)
+
+    async with serving(yaml({"a": a.url}, a=f"adapter: anthropic\n{PATIENT}")) as running:
+        events = await running.events()
+
+    assert (text(events)[:2], text(events)[-3:], events[-1]) == ("He", "llo", DONE)
+
+
 async def test_what_came_in_one_piece_with_an_error_is_not_lost(a: Upstream) -> None:
     a.stream(role(), delta("one "), 0.03, b"".join(event_bytes(item) for item in [delta("two "), delta("three"), BOOM, delta("never")]))
 

@@ -481,8 +481,20 @@ def test_a_call_without_a_name_takes_no_place() -> None:
 def test_no_bytes_whatever_break_it(events: list[bytes]) -> None:
     stream = ChatStream("m")
     for event in events:
+        if event.strip().startswith(b"{") and not any(map(event.startswith, (b'{"choices"', b'{"usage"', b"{}"))):
+            continue  # an object that breaks off is a failure
         stream.feed(event)
     check([one.json() for one in stream.finish()], include_usage=False, ended=stream.finished)
+
+
+@pytest.mark.parametrize("event", [b'{"choices":[{"index":0,"delta":{"content":"lo', b'{"choices":[{"ind', b"{'error': 'x'}", b"{"])
+def test_an_object_that_breaks_off_is_a_failure_as_long_as_the_answer_is_not_over(event: bytes) -> None:
+    """What it said is lost: without it a part of the answer would pass for the whole."""
+    with pytest.raises(UpstreamError) as caught:
+        run([chunk({"content": "a"}), event, END])
+
+    assert caught.value.kind == "protocol"
+    assert text(run([chunk({"content": "a"}), chunk({}, "stop"), event, END])) == "a"
 
 
 def test_parsed_chunks_are_healed_like_bytes() -> None:

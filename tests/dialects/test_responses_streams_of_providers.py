@@ -285,7 +285,7 @@ def test_a_running_answer_is_not_parsed():
     native = responses.Native()
     watch(native, stream_of(own(said("Hi")))[:5])
 
-    assert native.look("response.output_text.delta", b"not read")
+    assert native.look("response.output_text.delta", b"not read}")
 
 
 def mended(events: list[Json]) -> list[Json]:

@@ -81,8 +81,15 @@ def test_an_error_in_its_stream_is_one(voice: Voice) -> None:
     assert caught.value.kind == "overload"
 
 
-def test_a_pulse_and_a_broken_event_say_nothing(voice: Voice) -> None:
-    chunks, finished = read(voice, voice.pieces().opening + voice.pulse() + voice.broken_event())
+def test_a_broken_event_is_a_failure(voice: Voice) -> None:
+    with pytest.raises(UpstreamError) as caught:
+        read(voice, voice.pieces().opening + voice.broken_event())
+
+    assert caught.value.kind == "protocol"
+
+
+def test_a_pulse_says_nothing(voice: Voice) -> None:
+    chunks, finished = read(voice, voice.pieces().opening + voice.pulse())
 
     assert not finished
     assert not any(choice["delta"].get("content") for chunk in chunks for choice in chunk["choices"])

@@ -23,6 +23,7 @@ from gateway.dialects.chat.calls import ToolCalls
 from gateway.dialects.chat.content import Details, alias_text, flatten, has_content
 from gateway.dialects.chat.finish import finish_reason
 from gateway.dialects.chat.usage import is_normal, normal_usage
+from gateway.dialects.events import broken, paired
 
 _decode = msgspec.json.Decoder().decode
 _OBJECT = "chat.completion.chunk"
@@ -406,12 +407,14 @@ class ChatStream:
             return []
         if not text:
             return []
-        lines = text.split(b"\n")
-        if len(lines) > 1:  # a provider that forgets the blank line between its events
-            return [chunk for line in lines for chunk in self.feed(line)]
         try:  # half a surrogate pair, a raw control character, a broken character: json takes what msgspec refuses
             value = json.loads(text.decode("utf-8", "replace"), strict=False)
         except (ValueError, RecursionError):
+            lines = text.split(b"\n")
+            if len(lines) > 1:  # a provider that forgets the blank line between its events
+                return [chunk for line in lines for chunk in self.feed(line)]
+            if text.startswith(b"{") and not self.finished:
+                raise broken() from None
             self.skipped += 1
             return []
         return self._odd_value(value if not isinstance(value, dict) else self._whole_text(value))
@@ -438,7 +441,7 @@ class ChatStream:
                 if text and "\ud800" <= text[-1] <= "\udbff":
                     self._halves[position, key], text = text[-1], text[:-1]
                 delta[key] = text
-        whole: Json = _paired(value)
+        whole: Json = paired(value)
         return whole
 
 
@@ -454,14 +457,6 @@ def _without_usage(obj: Json, data: bytes) -> bytes:
     if data.endswith(_NULL_USAGE):  # the last brace is the object's own, so these bytes are its last member
         return data[: -len(_NULL_USAGE)] + b"}"
     return dumps(obj)
-
-
-def _paired(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_paired(item) for item in value]
-    return {_paired(key): _paired(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _introduce(choice: Json) -> bool:

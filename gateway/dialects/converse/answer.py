@@ -8,7 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 from gateway import failures
-from gateway.chat import Json, dumps, loads
+from gateway.chat import Json, dumps
+from gateway.dialects.events import read_event
 from gateway.dialects.messages.terms import chat_id, listed, mapping, original
 from gateway.errors import UpstreamError
 from gateway.failures import quote
@@ -194,11 +195,7 @@ class Reader:
 
 def _parse(name: str | None, data: bytes) -> Json:
     """The payload of an event. Raises UpstreamError if the event is an exception."""
-    try:
-        value = loads(data)
-    except ValueError:
-        value = None
-    event = mapping(value)
+    event = mapping(read_event(data))
     if name in _STATUSES or (name or "").endswith(("Exception", "Error", "error")):
         message = event.get("message") or event.get("Message") or event.get("originalMessage")
         error = {"message": quote(str(message), ()) if message else name, "type": name, "code": name}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from gateway import failures
-from gateway.chat import Json, loads
+from gateway.chat import Json
+from gateway.dialects.events import read_event
 from gateway.dialects.gemini.answer import beside, said
 from gateway.dialects.gemini.terms import choice_index, finish_reason, refuse_blocked, usage_to_chat
 from gateway.dialects.messages.terms import chat_id, listed
@@ -75,11 +75,8 @@ class Reader:
 
 
 def _parse(data: bytes) -> Json | None:
-    """The event's object; None for what is none. Raises UpstreamError for an error event."""
-    try:
-        event: Any = loads(data)
-    except ValueError:
-        return None
+    """The event's object; None for what is none. Raises UpstreamError for an error event and for one that breaks off."""
+    event = read_event(data)
     if isinstance(event, list) and event:  # an error may come wrapped in an array
         event = event[0]
     if not isinstance(event, dict):

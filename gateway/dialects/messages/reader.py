@@ -10,7 +10,8 @@ import time
 from typing import Any
 
 from gateway import failures
-from gateway.chat import Json, dumps, loads
+from gateway.chat import Json, dumps
+from gateway.dialects.events import read_event
 from gateway.dialects.messages.answer import refusal_text
 from gateway.dialects.messages.carriers import signed
 from gateway.dialects.messages.terms import chat_id, finish_reason, mapping, opening, original, usage_to_chat
@@ -181,7 +182,7 @@ class Native:
 
     def look(self, name: str | None, data: bytes) -> bool:
         """Whether this event carries content. Raises UpstreamError for an error event."""
-        if self.has_content and name == "content_block_delta":
+        if self.has_content and name == "content_block_delta" and data.endswith(b"}"):
             self.name, self.instead = name, None  # the many events of a running answer need no reading
             return True
         event = parse_event(data)
@@ -236,11 +237,8 @@ def _told(usage: Any) -> Json:
 
 
 def parse_event(data: bytes) -> Json | None:
-    """The event's object; None for what is none, such as a relay's `[DONE]`. Raises UpstreamError for an error event."""
-    try:
-        event = loads(data)
-    except ValueError:
-        return None
+    """The event's object; None for what is none, such as a relay's `[DONE]`. Raises UpstreamError for an error event and for one that breaks off."""
+    event = read_event(data)
     if not isinstance(event, dict):
         return None
     if event.get("error") is not None or event.get("type") == "error" or "type" not in event:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway import failures
-from gateway.chat import Json, loads
+from gateway.chat import Json
+from gateway.dialects.events import read_event
 from gateway.dialects.responses.answer import chat_call, filled, head
 from gateway.dialects.responses.carriers import to_details
 from gateway.dialects.responses.parts import chat_annotations
@@ -248,7 +249,7 @@ class Native:
 
     def look(self, name: str | None, data: bytes) -> bool:
         """Whether this event carries content. Raises UpstreamError for an error event."""
-        if self._writer is None and self.has_content and name in _TEXT_DELTAS:
+        if self._writer is None and self.has_content and name in _TEXT_DELTAS and data.endswith(b"}"):
             self.name = name  # the many events of a running answer need no reading
             return True
         event = parse_event(data)
@@ -299,11 +300,8 @@ def _says(event: Json) -> bool:
 
 
 def parse_event(data: bytes) -> Json | None:
-    """The event's object; None for what is none, such as a trailing `[DONE]`. Raises UpstreamError for an error event."""
-    try:
-        event = loads(data)
-    except ValueError:
-        return None
+    """The event's object; None for what is none, such as a trailing `[DONE]`. Raises UpstreamError for an error event and for one that breaks off."""
+    event = read_event(data)
     if not isinstance(event, dict):
         return None
     kind = event.get("type")
