@@ -67,9 +67,9 @@ class Chain:
                     if patience is not None:
                         trial = await hedged(trial, patience, plan, self._trial)
                     first = await trial.content()
+                    trial.commit()  # an answer without anything too, where that is accepted: who gave it is told
+                    plan.settled()
                     if first is not None:
-                        trial.commit()
-                        plan.settled()
                         yield first
                     async for chunk in trial.chunks:
                         yield chunk

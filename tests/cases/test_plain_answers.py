@@ -136,6 +136,17 @@ async def test_an_empty_answer_is_none_unless_the_model_says_so(a: Upstream, b: 
     assert len(b.requests) == 1
 
 
+@pytest.mark.parametrize("items", [answer()[-1:], [role(), finish(), *answer()[-1:]]], ids=["nothing", "an end"])
+async def test_an_empty_stream_that_is_accepted_says_whose_it_is(a: Upstream, items: list[Item]) -> None:
+    a.stream(*items)
+
+    async with serving(yaml({"a": a.url}, model="empty_answer: accept")) as running:
+        got = await running.chat(STREAM)
+
+    assert got.text.endswith("data: [DONE]\n\n")
+    assert (got.headers["x-thinkgate-provider"], got.headers["x-thinkgate-attempts"], got.headers["x-thinkgate-chain"]) == ("a", "1", "a=200")
+
+
 async def test_an_answer_that_was_cut_by_length_before_its_first_word_is_an_answer(a: Upstream, b: Upstream) -> None:
     a.reply(completion("", finish="length")).stream(role(), finish("length"), *answer()[-1:])
 
