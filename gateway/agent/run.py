@@ -137,6 +137,7 @@ class Run:
         self.replayed = False
         """the latest turn came from the journal: whoever listens has heard of it"""
         self._thoughts: list[tuple[str, str]] = []
+        self._midline = False
         self._seq = known[-1].seq if known else 0
         self._known = {(event.type, event.key): event for event in known}
         self._counts: dict[str, int] = {}
@@ -202,8 +203,15 @@ class Run:
         """Show a piece of a thought to those who may see thoughts, unless they saw it when it was new."""
         if text and self is self.root:
             self._thoughts.append((kind, text))
+            if kind == "reasoning":
+                self._midline = not text.endswith("\n")
             if not self.replayed:
                 self.log.show(Delta(kind, text))
+
+    def end_line(self) -> None:
+        """What is thought next begins on a line of its own."""
+        if self._midline:
+            self.think("\n")
 
     def total(self) -> Sum:
         """What the whole run used so far, its earlier legs included."""
@@ -288,9 +296,13 @@ class Run:
             turn = Turn(**known.state)
             self._count(turn, again=True)
             self._learn(messages, tools, turn)
-            self.think(turn.text if aloud else turn.reasoning)
+            self.think(turn.reasoning)
+            if aloud:
+                self.end_line()
+                self.think(turn.text)
         else:
             turn = await self._new(messages, tools, key, live, aloud, {**({} if choice is None else {"tool_choice": choice}), **(more or {})})
+        self.end_line()
         if turn.reasoning and not aloud:
             self.think(short(turn.reasoning) + "\n", "summary")
         return turn
@@ -326,8 +338,13 @@ class Run:
         """Ask the chain; again where the answer broke off before the client saw any of it."""
         raw = dumps(body)
         shown: list[str] = []
+        last = ""
 
         async def show(kind: str, text: str) -> None:
+            nonlocal last
+            if kind != last:
+                self.end_line()
+            last = kind
             if kind == "content" and live:
                 shown.append(text)
                 await self.say(text)

@@ -131,6 +131,7 @@ async def test_another_replica_takes_over_and_a_reader_there_sees_everything(
     owner = int(a.requests[1].headers["x-replica"])
     reader = client.build_request("GET", f"{both[1 - owner].url}/v1/runs/{run}/events")
     answer = await client.send(reader, stream=True)
+    assert answer.status_code == 200, await answer.aread()
     both[owner].kill()
     killed = time.monotonic()
 
@@ -140,7 +141,7 @@ async def test_another_replica_takes_over_and_a_reader_there_sees_everything(
     taken = time.monotonic() - killed
 
     names = [line[7:] for line in seen.split("\n") if line.startswith("event: ")]
-    assert names[0] == "run.started"
+    assert names[:1] == ["run.started"], seen
     assert names[-1] == "run.finished"
     assert names.count("tool.finished") == 1
     found = await ended(client, both[1 - owner], run)

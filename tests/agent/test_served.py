@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from agents_yaml import AGENTS, KEYS, asked, says, until
 from running import Running, serving, yaml
-from upstream_double import CUT, HANG, Upstream, chunk, delta, role, tool_call
+from upstream_double import CUT, HANG, Upstream, chunk, completion, delta, role, tool_call
 
 ONE = {"authorization": "Bearer key-number-one-0123456789"}
 TWO = {"authorization": "Bearer key-number-two-0123456789"}
@@ -357,3 +357,14 @@ async def test_what_an_agent_cannot_serve_is_refused_with_its_place(world: Runni
     ):
         answer = await world.client.post(path, json=body)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
+
+
+async def test_every_turns_thoughts_begin_on_a_line_of_their_own(world: Running, a: Upstream) -> None:
+    a.reply(completion("first the plan", reasoning_content="what is asked"))
+    a.reply(completion(None, calls=[tool_call("calculator", '{"expression": "2+3"}')], reasoning_content="I need a tool"))
+    a.reply(completion("then the end", reasoning_content="it is known"))
+    a.reply(completion("It is 5.", reasoning_content="all is there"))
+    lines = text(chunks(await world.events(asked("open", stream=True))), "reasoning_content").splitlines()
+    thoughts = ["what is asked", "first the plan", "I need a tool", "it is known", "then the end", "all is there"]
+    assert [line for line in lines if line in thoughts] == thoughts
+    assert "" not in lines

@@ -158,7 +158,6 @@ async def _trace(run: Run, messages: list[Json], objections: Sequence[Json], too
     text = turn.text.strip()
     if text:
         await run.emit("thought", {"thought": text, "thought_number": run.step, "total_thoughts": max(run.step, 1), "incomplete_steps": True})
-        run.think("\n")
         run.think(short(text) + "\n", "summary")
     return text
 
