@@ -142,9 +142,11 @@ class Usage:
                 asked, self._asked = self._asked, {}
                 await self.read_spent(asked.values())
             except Exception as error:
+                # a store's own error names no value of a row; of others nobody knows
+                why = error.message if isinstance(error, StoreUnavailable) else type(error).__name__
                 if self.failing is None:
-                    log.error("usage cannot be written now and is kept: %s", type(error).__name__)
-                self.failing = type(error).__name__
+                    log.error("usage cannot be written now and is kept: %s", why)
+                self.failing = why
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE) if not self._ending else self._pause
             else:

@@ -117,7 +117,7 @@ async def test_a_store_that_comes_back_gets_everything_once() -> None:
         for number in range(20):
             usage.put(partial(row, number))
             await asyncio.sleep(0.005)
-        assert (usage.failing, len(usage)) == ("StoreUnavailable", 20)
+        assert (usage.failing, len(usage)) == ("down", 20)
         store.down = False
         await usage.stop()
         assert (await everything(store), dropped, usage.failing) == (20, [], None)
