@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import re
@@ -30,6 +31,7 @@ class Target:
 
 
 def thinkgate() -> Target:
+    compileall.compile_dir(HERE.parent / "gateway", quiet=1)  # as pip does with what it installs, the peers included
     command = [sys.executable, "-m", "gateway"]
     asked = subprocess.run([*command, "version"], cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=False)
     if asked.returncode:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,21 +30,21 @@ from starlette.types import ASGIApp
 
 from gateway import api, config
 from gateway.adapters import Adapter, Loader, builtin_folder, check_options
-from gateway.agent import Facts, Runs, Served, Servers, build_agents
+from gateway.agent import Agents, Facts, Runs, Served, Servers
 from gateway.agent.mcp.serving import Serving
 from gateway.chat import Model
-from gateway.dialects.responses import Stored
 from gateway.errors import AdapterError, ConfigError, Fault
 from gateway.failures import redact
 from gateway.keys import Ledger
 from gateway.routing import Cache, Chain, Fleet, Router, SharedAnswers, SharedRests
 from gateway.store import Shared, SqlStore, StoreRefused, folder_of, in_memory, open_store
 from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
-from gateway.upstream import Local, Memory, Mock, Provider, Transport, check_mock, choose, local_is_installed
+from gateway.upstream import Memory, Provider, Transport, choose
 from gateway.workers import KEPT, Workers
 
 if TYPE_CHECKING:
     from gateway.agent import Program
+    from gateway.dialects.responses import Stored
 
 log = logging.getLogger("thinkgate")
 
@@ -66,12 +66,24 @@ _SECRET = 12  # characters from which a configured header may be a secret
 
 Read = Callable[[], config.Config]
 Connect = Callable[[config.Provider, str], Transport]
+Find = Callable[[str], tuple[Model, Callable[[], Facts]]]
 
 
 class Gateway:
-    """The running gateway, one of `processes`, which find each other in `folder`. `read` gives the config, now and at each reload."""
+    """The running gateway, one of `processes`, which find each other in `folder`.
 
-    def __init__(self, read: Read, connect: Connect | None = None, telemetry: Telemetry | None = None, processes: int = 1, folder: Path | None = None) -> None:
+    `read` gives the config at each reload, and now where `conf` does not.
+    """
+
+    def __init__(
+        self,
+        read: Read,
+        connect: Connect | None = None,
+        telemetry: Telemetry | None = None,
+        processes: int = 1,
+        folder: Path | None = None,
+        conf: config.Config | None = None,
+    ) -> None:
         self._read = read
         self._connect = connect or Connections().get
         self._telemetry = telemetry or Telemetry()
@@ -81,10 +93,10 @@ class Gateway:
         self.servers = Servers()
         self._providers: dict[str, Provider] = {}
         self._reloaded: api.Reload | None = None
-        self.config = read()
+        self.config = read() if conf is None else conf
         self.shared = self._share(self.config, processes)
         self._memory = Memory(shared=self.shared)
-        self._stored = Stored(shared=self.shared)
+        self._stored = cache(partial(_stored, self.shared))
         self._mcp = Serving(self.shared)
         self.ledger = Ledger(self._telemetry.usage_dropped, processes, self.shared)
         if self.ledger.door is not None:
@@ -214,9 +226,8 @@ class Gateway:
         processes = self.shared.processes if self.shared is not None else self._processes
         fleet = self._fleet = Fleet(conf.providers, urls, self._fleet, processes)
         router = Router(conf.models, providers, fleet, self._telemetry)
-        agents = build_agents(conf, partial(_model, router, fleet), self.servers)
+        agents = self._agents = _agents(conf, partial(_model, router, fleet), self.servers)
         router.agents = {f"agent/{name}": Served(name, self.runs) for name in agents}
-        self._agents = agents
         return api.State(
             server=server,
             auth=api.Auth(server.keys, server.hosts, server.open, server.admin_key, self.ledger.authority),
@@ -345,12 +356,7 @@ class Connections:
     def get(self, provider: config.Provider, base_url: str) -> Transport:
         key = (base_url, provider.http)
         if key not in self._made:
-            if base_url.startswith("mock://"):
-                self._made[key] = Mock(base_url)
-            elif base_url.startswith("local://"):
-                self._made[key] = Local()
-            else:
-                self._made[key] = choose(provider.http, base_url, self._env)
+            self._made[key] = choose(provider.http, base_url, self._env)
         return self._made[key]
 
 
@@ -367,9 +373,12 @@ def build_providers(conf: config.Config, loader: Loader, connect: Connect, hide:
         if base_url is None:
             faults.append(conf.fault(f"providers.{name}", f"base_url is missing, and adapter {adapter.name} has none"))
             continue
-        if base_url.startswith("mock://") and (wrong := check_mock(base_url)):
-            faults += [conf.fault(f"providers.{name}.base_url", text) for text in wrong]
-            continue
+        if base_url.startswith("mock://"):
+            from gateway.upstream.mock import check as check_mock  # loaded where there is one
+
+            if wrong := check_mock(base_url):
+                faults += [conf.fault(f"providers.{name}.base_url", text) for text in wrong]
+                continue
         if adapter.env and not settings.api_keys and settings.base_url is None and adapter.auth != "none":
             faults.append(conf.fault(f"providers.{name}", f"api_key is missing; write api_key: ${{{adapter.env}}}"))
         try:
@@ -417,6 +426,20 @@ def _model(router: Router, fleet: Fleet, name: str) -> tuple[Model, Callable[[],
     return chain, facts
 
 
+def _agents(conf: config.Config, find: Find, servers: Servers | None = None) -> Agents:
+    if not conf.agents:
+        return Agents({}, find)
+    from gateway.agent import build_agents  # with every tool that there is
+
+    return build_agents(conf, find, servers)
+
+
+def _stored(shared: Shared | None) -> Stored:
+    from gateway.dialects.responses import Stored  # a dialect is loaded where it is spoken
+
+    return Stored(shared=shared)
+
+
 def secrets_of(conf: config.Config) -> tuple[str, ...]:
     """Every secret that this config holds, for redaction."""
     found = [key.reveal() for provider in conf.providers.values() for key in provider.api_keys]
@@ -454,10 +477,12 @@ async def patiently(conf: config.Config) -> SqlStore:
         signal.signal(signal.SIGTERM, before)
 
 
-def known_providers(loader: Loader) -> list[tuple[str, str, str]]:
-    """(adapter, its usual key's variable, its default model) of every adapter that can be used with a key alone."""
+def known_providers(loader: Loader, env: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(adapter, its usual key's variable, its default model) of every adapter that can be used with the key that the environment has for it."""
     out = []
     for name in loader.names():
+        if not env.get(loader.variable(name)):
+            continue
         adapter = loader.get(name)
         if adapter.env and adapter.base_url and adapter.default_model:
             out.append((name, adapter.env, adapter.default_model))
@@ -466,8 +491,10 @@ def known_providers(loader: Loader) -> list[tuple[str, str, str]]:
 
 def embedded(env: Mapping[str, str]) -> config.Config:
     """The config that needs no file: the demo model, and `auto` over the providers whose keys are in the environment."""
+    from gateway.upstream.local import local_is_installed  # a file says itself what it wants
+
     loader = Loader([builtin_folder()], config.HookBudget())
-    conf = config.embedded(env, known_providers(loader), local=local_is_installed(), texts=str(Path(__file__).parent / "agent" / "texts"))
+    conf = config.embedded(env, known_providers(loader, env), local=local_is_installed(), texts=str(Path(__file__).parent / "agent" / "texts"))
     return replace(conf, adapters_dir=builtin_folder())  # never files that happen to lie in the working directory
 
 
@@ -492,7 +519,7 @@ def _more_faults(known: Iterable[Fault], sound: config.Config) -> list[Fault]:
     found: list[Fault] = []
     for build in (
         lambda: build_providers(sound, loader, Connections().get, str, Memory()),
-        lambda: build_agents(replace(sound, agents=agents), lambda name: (nobody, Facts)),
+        lambda: _agents(replace(sound, agents=agents), lambda name: (nobody, Facts)),
     ):
         try:
             build()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ ENDINGS = (".lua", ".py")
 _DIALECTS = ("chat", "responses", "messages", "completions", "gemini", "converse")
 _CHOICES = {"dialect": _DIALECTS, "framing": ("sse", "ndjson", "eventstream"), "trailing_assistant": ("accept", "refuse")}
 _TEXTS = ("base_url", "auth", "env", "dialect", "framing", "default_model", "trailing_assistant")
+
+_VARIABLE = re.compile(r"""^\s*(?:adapter\.)?env\s*=\s*["'](\w+)["']""", re.MULTILINE)
 
 Signature = tuple[int, int]
 
@@ -79,6 +82,11 @@ class Loader:
     def names(self) -> list[str]:
         """All adapters that can be found, sorted."""
         return sorted({path.stem for folder in self._folders if folder.is_dir() for path in folder.iterdir() if _is_adapter(path)})
+
+    def variable(self, name: str) -> str:
+        """The variable of the usual key as the adapter's file writes it, which is not loaded for it; none: empty."""
+        found = _VARIABLE.search(self._find(name).read_text(encoding="utf-8", errors="replace"))
+        return found[1] if found else ""
 
     def _find(self, name: str) -> Path:
         for folder in self._folders:

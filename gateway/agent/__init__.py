@@ -9,7 +9,9 @@ runs      all of them: begun, taken up again, answered, forked, ended
 served    an agent as a model
 tools     what an agent can call
 memory    what a conversation keeps, and how it stays inside a context
-library   all of it for programs: `from gateway.agent import LLM, SimpleAgent`; loaded when it is first asked for
+library   all of it for programs: `from gateway.agent import LLM, SimpleAgent`
+
+Each name is loaded when it is first asked for: a server starts with few of them, and without agents needs no more.
 """
 
 from __future__ import annotations
@@ -17,15 +19,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gateway.agent.agents import Agents, Facts, build_agents
-from gateway.agent.events import Delta, Event
-from gateway.agent.live import Elsewhere, Live
-from gateway.agent.mcp import Servers
-from gateway.agent.orders import Order, answers_message, messages_of, session_id
-from gateway.agent.runs import Runs
-from gateway.agent.served import Served, shown
-
 if TYPE_CHECKING:
+    from gateway.agent.agents import Agents, Facts
+    from gateway.agent.build import build_agents
+    from gateway.agent.events import Delta, Event
     from gateway.agent.library import (
         LLM,
         Answer,
@@ -42,7 +39,12 @@ if TYPE_CHECKING:
         StepResult,
         TwoStageAgent,
     )
+    from gateway.agent.live import Elsewhere, Live
+    from gateway.agent.mcp import Servers
     from gateway.agent.message import Agent, Config, Message
+    from gateway.agent.orders import Order, answers_message, messages_of, session_id
+    from gateway.agent.runs import Runs
+    from gateway.agent.served import Served, shown
     from gateway.agent.tools.calculator import Calculator
     from gateway.agent.tools.chain import ToolChain
     from gateway.agent.tools.fetch import Fetch
@@ -56,7 +58,15 @@ if TYPE_CHECKING:
     from gateway.agent.tools.tool import Context, Observation, Tool, ToolParameter
     from gateway.config.agents import AgentLimits, Critic
 
-_LIBRARY = {
+_WHERE = {
+    "gateway.agent.agents": ("Agents", "Facts"),
+    "gateway.agent.build": ("build_agents",),
+    "gateway.agent.events": ("Delta", "Event"),
+    "gateway.agent.live": ("Elsewhere", "Live"),
+    "gateway.agent.mcp": ("Servers",),
+    "gateway.agent.orders": ("Order", "answers_message", "messages_of", "session_id"),
+    "gateway.agent.runs": ("Runs",),
+    "gateway.agent.served": ("Served", "shown"),
     "gateway.agent.library": (
         "LLM",
         "Answer",
@@ -87,7 +97,7 @@ _LIBRARY = {
     "gateway.agent.tools.tool": ("Context", "Observation", "Tool", "ToolParameter"),
     "gateway.config.agents": ("AgentLimits", "Critic"),
 }
-"""the public names that a server has no use for, and where they are"""
+"""the public names, and where they are"""
 
 __all__ = [
     "LLM",
@@ -144,7 +154,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker knows the names from above, and shall complain about others
 
     def __getattr__(name: str) -> Any:
-        for module, names in _LIBRARY.items():
+        for module, names in _WHERE.items():
             if name in names:
                 return getattr(import_module(module), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

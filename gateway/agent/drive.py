@@ -10,7 +10,8 @@ from gateway.agent.acting import close
 from gateway.agent.endings import Paused, Stopped
 from gateway.agent.failed import kind_of
 from gateway.agent.patterns import PATTERNS
-from gateway.agent.run import Run, text_of
+from gateway.agent.run import Run
+from gateway.agent.wording import text_of
 from gateway.errors import GatewayError
 
 log = logging.getLogger("thinkgate")

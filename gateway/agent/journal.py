@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import platform
 import secrets
+import socket
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ class Journal:
 
     def __init__(self, store: Store) -> None:
         self.runs = store.runs
-        self.owner = f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         """this process, in the runs that it holds"""
         self._readers: dict[str, set[_Reader]] = {}
         self._held: dict[str, _Hold] = {}

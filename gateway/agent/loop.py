@@ -18,8 +18,9 @@ from gateway.agent.endings import Stopped
 from gateway.agent.guards import EMPTY_NUDGE, EMPTY_TURNS, THINKING
 from gateway.agent.in_words import in_words, refuses_tools, results_in_words, turn_in_words, wants_tools
 from gateway.agent.protocols import Written, tool_calls, written_calls
-from gateway.agent.run import Run, text_of
+from gateway.agent.run import Run
 from gateway.agent.turn import Turn
+from gateway.agent.wording import text_of
 from gateway.chat import Json, dumps
 from gateway.errors import ChainExhausted, GatewayError, UpstreamError
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.agent.run import text_of
+from gateway.agent.wording import text_of
 from gateway.chat import Json, Request, dumps
 from gateway.errors import InvalidRequest
 

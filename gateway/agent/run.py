@@ -27,6 +27,7 @@ from gateway.agent.guards import NOTES, Guard
 from gateway.agent.memory.tokens import Estimator, size
 from gateway.agent.tools.registry import Registry
 from gateway.agent.turn import Sum, Turn, failures, read
+from gateway.agent.wording import short, text_of
 from gateway.chat import Body, Json, Model, Record, Request, dumps
 from gateway.errors import ClientGone, GatewayError, StreamCut
 
@@ -34,7 +35,6 @@ T = TypeVar("T")
 
 CUT_RETRIES = 2
 """how often a turn that broke off is asked for again"""
-SUMMARY = 280  # characters of a thought in short
 
 
 class Log(Protocol):
@@ -476,21 +476,6 @@ async def unbroken(work: Coroutine[Any, Any, T]) -> T:
 def alias(run_id: str, key: str) -> str:
     """The id under which the world answers a call of a run: the same each time, of no other call in any run."""
     return "call_" + hashlib.sha256(f"{run_id}\0{key}".encode()).hexdigest()[:24]
-
-
-def text_of(message: Mapping[str, Any]) -> str:
-    """The text of a message, whatever form its content has."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else ()
-    return "\n".join(str(part.get("text") or part.get("refusal") or "") for part in parts if isinstance(part, dict)).strip()
-
-
-def short(text: str, most: int = SUMMARY) -> str:
-    """A thought on one line, cut to its first words."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
 __all__ = ["Asked", "Log", "Run", "alias", "short", "text_of"]

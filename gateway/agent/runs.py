@@ -1,4 +1,8 @@
-"""All runs of this process: begun by a request, taken up again after a wait or a crash, answered, forked, ended."""
+"""All runs of this process: begun by a request, taken up again after a wait or a crash, answered, forked, ended.
+
+What a run is run with is loaded in a thread, soon after the start or when the first one needs it:
+a gateway without agents never does, and one with them does not start later for it.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from gateway import config
 from gateway.agent.agents import Agents, Parts
 from gateway.agent.endings import RunNotWaiting
 from gateway.agent.events import Delta, Event
 from gateway.agent.journal import Journal
-from gateway.agent.live import Elsewhere, Live
-from gateway.agent.memory.repair import repair
 from gateway.agent.orders import Order
-from gateway.agent.run import Asked, text_of
-from gateway.agent.session import Session
+from gateway.agent.wording import text_of
 from gateway.agent.work import Work
 from gateway.chat import Json, dumps, loads
 from gateway.config.agents import PROMPTS
@@ -28,8 +30,13 @@ from gateway.errors import InvalidRequest, NotFound
 from gateway.store import RequestRow, RunRow, SessionRow, Store, session_key
 from gateway.telemetry import RunRecord
 
+if TYPE_CHECKING:
+    from gateway.agent.live import Elsewhere, Live
+
 _OPTIONS = ("max_reflections", "auto_finish", "prompts", "steps")
 TOO_LATE = "nobody answered in time"
+WARM = 0.5
+"""seconds after the start in which the first requests have the process for themselves"""
 
 
 def _nothing(name: str) -> Any:
@@ -47,7 +54,8 @@ class Runs:
         self._charge = charge
         self._told = told
         self._live: dict[str, Live] = {}
-        self._holds: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loaded = False
         self._work: Work | None = None
         self._retention = config.Retention()
 
@@ -72,6 +80,9 @@ class Runs:
         NotFound for an unknown agent, Conflict `run_busy` or `run_not_waiting`, InvalidRequest.
         With `background` it is left to whoever takes it from the queue.
         """
+        await self._load()
+        from gateway.agent.live import Elsewhere
+
         if order.answers:
             return await self._answered(order)
         parts = self._find(order.agent)
@@ -112,6 +123,10 @@ class Runs:
 
     async def _go(self, row: RunRow, parts: Parts, known: Sequence[Event]) -> Live:
         """Set a claimed run on its way."""
+        from gateway.agent.live import Live
+        from gateway.agent.run import Asked
+        from gateway.agent.session import Session
+
         settings = row.settings
         spec = with_options(parts.spec, settings.get("options") or {})
         if settings.get("prompt"):
@@ -155,9 +170,11 @@ class Runs:
 
     def hold(self, id: str, over: Callable[[int], object]) -> None:
         """Call `over` with the run's tokens when it ends or waits, wherever it runs."""
-        task = asyncio.create_task(self._held(id, over))
-        self._holds.add(task)
-        task.add_done_callback(self._holds.discard)
+        self._keep(asyncio.create_task(self._held(id, over)))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _held(self, id: str, over: Callable[[int], object]) -> None:
         tokens = 0
@@ -175,6 +192,7 @@ class Runs:
 
     async def resume(self, id: str) -> None:
         """Take a run up that nobody works on: queued, left by a process that died, waiting for too long. Returns when it ends or waits."""
+        await self._load()
         row, _ = await self.journal.load(id)
         rows: list[Event] = []
         if row.status == "waiting":
@@ -202,6 +220,7 @@ class Runs:
         return await self._claimed(row, ids, events)
 
     async def _claimed(self, row: RunRow, ids: Sequence[str], events: Sequence[Event], also: Sequence[str] = ("waiting",)) -> Live:
+        await self._load()
         claimed = await self.journal.claim(row.id, also=also, calls=ids, events=events)
         if claimed is None:
             raise RunNotWaiting("the run does not wait any more")
@@ -225,6 +244,9 @@ class Runs:
 
     async def more(self, id: str, tenant: str, messages: Sequence[Json]) -> RunRow:
         """The user's next message for a run that waits or is incomplete: it goes on with it."""
+        await self._load()
+        from gateway.agent.memory.repair import repair
+
         row = await self.row(id, tenant)
         if row.status not in ("waiting", "incomplete"):
             raise RunNotWaiting(f"the run is {row.status}: it neither waits nor is incomplete")
@@ -317,6 +339,9 @@ class Runs:
 
     async def session(self, tenant: str, ident: str, agent: str | None = None) -> Json:
         """What a session holds: its messages, summary, plan and todo, thoughts."""
+        await self._load()
+        from gateway.agent.session import Session
+
         row = await self._session(tenant, ident, agent)
         return {"id": row.session_id, "object": "session", "agent": row.agent, "run_id": row.run_id, **Session(row).public(), "updated_at": int(row.updated_at)}
 
@@ -335,6 +360,13 @@ class Runs:
 
     # ---- the process ----
 
+    async def _load(self, after: float = 0.0) -> None:
+        """Load what runs are run with: a tenth of a second, in which a thread does it and others are served."""
+        if not self._loaded:
+            await asyncio.sleep(after)
+            await asyncio.to_thread(import_module, "gateway.agent.live")
+            self._loaded = True
+
     def _let_go(self, live: Live) -> None:
         """A run that goes on without a request that waits for it."""
         live.stays = live.alone = True
@@ -349,6 +381,8 @@ class Runs:
         """Take over a store: its unfinished runs are gone on with, here or by whoever shares it. Without `work` not here."""
         self.journal = Journal(store)
         await self.journal.open()
+        if self._agents:
+            self._keep(asyncio.create_task(self._load(WARM), name="load agents"))
         if not work:
             return
         self._work = Work(store, self.journal, self.resume)
@@ -371,10 +405,10 @@ class Runs:
         if self._work is not None:
             await self._work.aclose()
         await asyncio.gather(*(live.stop() for live in list(self._live.values())))
-        for task in self._holds:
+        for task in self._tasks:
             task.cancel()
-        if self._holds:
-            await asyncio.wait(self._holds)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await self.journal.aclose()
 
 

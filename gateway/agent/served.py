@@ -10,18 +10,20 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from gateway.agent.events import Delta, Event
-from gateway.agent.live import Elsewhere, Live
 from gateway.agent.orders import Order, read_order
-from gateway.agent.run import short
 from gateway.agent.runs import Runs
+from gateway.agent.wording import short
 from gateway.chat import Accumulator, Chunk, Json, Request, dumps
 from gateway.dialects import Writer, dialect
 from gateway.errors import GatewayError, InvalidRequest
+
+if TYPE_CHECKING:
+    from gateway.agent.live import Elsewhere, Live
 
 ENDPOINTS = ("chat", "responses", "messages")
 """what agents are served on"""

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request as Web
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from gateway import sse
-from gateway.agent import Delta, Elsewhere, Event, Live, Order, Runs, messages_of, session_id, shown
+from gateway.agent import Delta, Event, Order, Runs, messages_of, session_id, shown
 from gateway.api.admin_keys import whole
 from gateway.api.answering import json_response, visit_of
 from gateway.api.charging import admit, settle
@@ -22,6 +22,9 @@ from gateway.api.responses import read_json
 from gateway.api.state import Visit
 from gateway.chat import Body, Json, Request, dumps
 from gateway.errors import GatewayError, InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    from gateway.agent import Elsewhere, Live
 
 EVERYTHING = "everything"
 """what an administrator sees of a run, beside the visibilities that clients can have"""

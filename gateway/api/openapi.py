@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from starlette.requests import Request as Web
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 import gateway
-from gateway.api.answering import json_response
 from gateway.chat import Json
 
-PATH = "/openapi.json"
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _SENT = {"mcp": ("post", "delete")}
 """Methods of what is served without Starlette's routes, where it is not POST alone."""
@@ -129,15 +125,6 @@ def document(routes: Iterable[BaseRoute], direct: Mapping[str, ASGIApp]) -> Json
     }
 
 
-def answering(written: Json) -> Any:
-    """The function of the route."""
-
-    async def openapi(web: Web) -> Response:
-        return json_response(web, written)
-
-    return openapi
-
-
 def _add(found: dict[str, Json], path: str, method: str, words: str) -> None:
     shown = _PARAMETER.sub(r"{\1}", path)
     op = OPERATIONS.get(f"{method.upper()} {shown}") or Op(" ".join(words.split("\n\n")[0].split()) or f"{method.upper()} {shown}")
@@ -154,7 +141,7 @@ def _add(found: dict[str, Json], path: str, method: str, words: str) -> None:
     if op.body is not None:
         media = "multipart/form-data" if op.body == "Form" else "application/json"
         operation["requestBody"] = {"required": True, "content": {media: {"schema": _ref(op.body)}}}
-    if shown in ("/", "/healthz", "/readyz", PATH) or shown.startswith("/console"):
+    if shown in ("/", "/healthz", "/readyz", "/openapi.json") or shown.startswith("/console"):
         operation["security"] = []
     found.setdefault(shown, {})[method] = operation
 

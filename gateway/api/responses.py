@@ -16,7 +16,6 @@ from gateway.api.bodies import check_type, parse_object, read_body
 from gateway.api.completions import Completions
 from gateway.api.state import Visit
 from gateway.chat import Body, Chunk, Json, Model, Request, dumps
-from gateway.dialects import responses
 from gateway.errors import GatewayError
 
 _ENDS = ("response.completed", "response.incomplete")
@@ -35,7 +34,7 @@ class Responses(Completions):
     refers = True
 
     async def whole(self, visit: Visit, request: Request) -> Request:
-        body, stored, tenant = request.body.fresh(), visit.state.stored, visit.record.tenant
+        body, stored, tenant = request.body.fresh(), visit.state.stored(), visit.record.tenant
         visit.asked = request.body
         await stored.find_for(tenant, body)
         whole = stored.expand(tenant, body)
@@ -55,7 +54,7 @@ class Keeping:
         self._asked = asked
 
     async def generate(self, request: Request) -> AsyncGenerator[Chunk]:
-        previous, stored = self._asked.get("previous_response_id"), self._visit.state.stored
+        previous, stored = self._asked.get("previous_response_id"), self._visit.state.stored()
         async with aclosing(self._model.generate(request)) as chunks:
             async for chunk in chunks:
                 if chunk.whole or chunk.event in _LIFE:
@@ -82,7 +81,7 @@ def routes(prefix: str) -> list[Route]:
 
 async def one(web: Web) -> Response:
     visit, ident = visit_of(web), web.path_params["ident"]
-    stored = visit.state.stored
+    stored = visit.state.stored()
     await stored.find(visit.record.tenant, ident)
     if web.method != "DELETE":
         return json_response(web, stored.get(visit.record.tenant, ident))
@@ -93,21 +92,23 @@ async def one(web: Web) -> Response:
 
 async def cancel(web: Web) -> Response:
     visit, ident = visit_of(web), web.path_params["ident"]
-    await visit.state.stored.find(visit.record.tenant, ident)
-    return json_response(web, visit.state.stored.cancel(visit.record.tenant, ident))
+    await visit.state.stored().find(visit.record.tenant, ident)
+    return json_response(web, visit.state.stored().cancel(visit.record.tenant, ident))
 
 
 async def items(web: Web) -> Response:
     visit, ident = visit_of(web), web.path_params["ident"]
-    await visit.state.stored.find(visit.record.tenant, ident)
-    return json_response(web, visit.state.stored.items(visit.record.tenant, ident))
+    await visit.state.stored().find(visit.record.tenant, ident)
+    return json_response(web, visit.state.stored().items(visit.record.tenant, ident))
 
 
 async def input_tokens(web: Web) -> Response:
     body = await read_json(web)
     visit = visit_of(web)
-    await visit.state.stored.find_for(visit.record.tenant, body)
-    whole = visit.state.stored.expand(visit.record.tenant, body)
+    await visit.state.stored().find_for(visit.record.tenant, body)
+    whole = visit.state.stored().expand(visit.record.tenant, body)
+    from gateway.dialects import responses  # a dialect is loaded where it is spoken
+
     return json_response(web, {"object": "response.input_tokens", "input_tokens": responses.count_input_tokens(whole)})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from starlette.applications import Starlette
@@ -14,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
-from gateway.api import admin, admin_keys, agents, console, files, openapi, responses
+from gateway.api import admin, admin_keys, agents, console, files, responses
 from gateway.api.answering import envelope, json_response, send_error, visit_of
 from gateway.api.completions import Completions, is_dry_run
 from gateway.api.counting import Counting
@@ -24,6 +25,7 @@ from gateway.api.mcp import mcp
 from gateway.api.relay import Relayed
 from gateway.api.responses import Responses
 from gateway.api.state import State
+from gateway.chat import Json
 from gateway.errors import GatewayError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.upstream import RELAYED
 
@@ -62,7 +64,17 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
         *admin_keys.routes(),
         *agents.admin_routes(),
     ]
-    routes.append(Route(openapi.PATH, openapi.answering(openapi.document([*routes, Route(openapi.PATH, healthz, methods=["GET"])], direct)), methods=["GET"]))
+
+    @cache
+    def document() -> Json:
+        from gateway.api import openapi  # for who reads it
+
+        return openapi.document(routes, direct)
+
+    async def described(web: Web) -> Response:
+        return json_response(web, document())
+
+    routes.append(Route("/openapi.json", described, methods=["GET"]))
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error})
     app.router.redirect_slashes = False
     return Door(Gate(NeverDry(app), {**direct, "/mcp": NeverDry(mcp)}, state), cors)

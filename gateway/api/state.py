@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -13,12 +13,14 @@ from gateway.agent import Runs
 from gateway.agent.mcp.serving import Serving
 from gateway.api.auth import Auth
 from gateway.chat import Body, Record
-from gateway.dialects.responses import Stored
 from gateway.errors import GatewayError
 from gateway.keys import Admission, Holder, Ledger
 from gateway.routing import Cache, Health, Router
 from gateway.routing.prices import Rates
 from gateway.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from gateway.dialects.responses import Stored
 
 
 class Reload(NamedTuple):
@@ -56,7 +58,7 @@ class State:
     redact: Callable[[str], str]
     ready: Callable[[], tuple[bool, dict[str, Any]]]
     control: Control
-    stored: Stored
+    stored: Callable[[], Stored]
     ledger: Ledger
     price: Callable[[str, str], Rates | None]
     mcp: Serving

@@ -6,7 +6,6 @@ import argparse
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 from gateway import config
 from gateway.adapters import Context, Hooks, Loader, apply, builtin_folder, read_wish, settings
@@ -51,8 +50,7 @@ def transform_request(req, ctx):
 '''
 
 
-def add(commands: Any) -> None:
-    adapter = commands.add_parser("adapter", help="list, make and try adapters")
+def add(adapter: argparse.ArgumentParser) -> None:
     adapter.add_argument("--dir", default="adapters", metavar="FOLDER", help="your adapters (default: ./adapters), looked at before the built-in ones")
     verbs = adapter.add_subparsers(required=True, metavar="VERB")
     verbs.add_parser("list", help="all adapters that can be used").set_defaults(run=run_list)

@@ -7,7 +7,6 @@ import asyncio
 import sys
 from contextlib import aclosing
 from functools import partial
-from typing import Any
 
 from gateway import app
 from gateway.agent import Delta, Elsewhere, Event, Live, Order, answers_message, shown
@@ -17,8 +16,7 @@ from gateway.errors import NotFound
 _MARKS = {"completed": "x", "in_progress": ">", "pending": " "}
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser("agent", help="run an agent in the terminal")
+def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     run = actions.add_parser("run", help="give an agent a task, and watch it")
     run.add_argument("name", help="the agent's name in the config")

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from gateway import app, config
 from gateway.adapters import Loader, builtin_folder
@@ -14,12 +13,13 @@ from gateway.chat import dumps
 from gateway.errors import ConfigError
 
 
-def add(commands: Any) -> None:
-    check = commands.add_parser("check", help="check a config, with every fault and its place")
+def add_check(check: argparse.ArgumentParser) -> None:
     check.add_argument("file", nargs="?", help="the config file")
     check.add_argument("--schema", action="store_true", help="print the JSON Schema of config files, for editors")
     check.set_defaults(run=run_check)
-    init = commands.add_parser("init", help="write a first config from the keys found in the environment")
+
+
+def add_init(init: argparse.ArgumentParser) -> None:
     init.add_argument("file", nargs="?", default="thinkgate.yaml", help="where to write it (default: thinkgate.yaml)")
     init.set_defaults(run=run_init)
 
@@ -46,7 +46,7 @@ def run_check(args: argparse.Namespace) -> int:
 def run_init(args: argparse.Namespace) -> int:
     file = Path(args.file)
     loader = Loader([builtin_folder()], config.HookBudget())
-    text = config.starter(os.environ, app.known_providers(loader))
+    text = config.starter(os.environ, app.known_providers(loader, os.environ))
     try:
         with file.open("x", encoding="utf-8") as out:  # never over a file that is there
             out.write(text)

@@ -8,7 +8,6 @@ import logging
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from gateway import app
 from gateway.chat import dumps
@@ -16,8 +15,7 @@ from gateway.drill.rehearsal import Report, Row, drill
 from gateway.errors import ConfigError
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser("drill", help="run a model's chain against providers that fail in every known way")
+def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="the config file")
     parser.add_argument("model", help="what a client puts into `model`")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from gateway import app
 from gateway.api.bodies import parse_object
@@ -19,8 +18,7 @@ DIALECTS = ("chat", "completions", "messages", "responses")
 """Endpoints, each of which has the dialect of the same name; the others are passed on."""
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser("explain", help="show what each target of a chain would be sent")
+def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="the config file")
     parser.add_argument("request", help="a file with the JSON body of a request; - reads it from standard input")
     parser.add_argument(

@@ -19,9 +19,9 @@ from gateway.keys import OVERLAP, PERIODS, issue, public, revoke, rotate, shown,
 from gateway.store import Store, UsageRow, open_store
 
 
-def add(commands: Any) -> None:
-    keys = commands.add_parser("keys", help="make, list, rotate and revoke virtual keys").add_subparsers(required=True, metavar="ACTION")
-    create = _sub(keys, "create", "make a key; it is printed once", run_create)
+def add(parser: argparse.ArgumentParser) -> None:
+    keys = parser.add_subparsers(required=True, metavar="ACTION")
+    create = _with(keys.add_parser("create", help="make a key; it is printed once"), run_create)
     create.add_argument("name", help="what the key is called in reports")
     create.add_argument("--models", type=_words, metavar="A,B", help='names and globs of models and agents, such as "smart,agent/*" (default: all)')
     create.add_argument("--rpm", type=_number(count), metavar="N", help="requests in 60 s")
@@ -32,21 +32,23 @@ def add(commands: Any) -> None:
     create.add_argument("--expires", type=_number(end_of), metavar="WHEN", help="how long it is good for (30d), or the day from which it is not (2027-01-31)")
     create.add_argument("--team", help="an entry of teams in the config, whose limits hold too")
     create.add_argument("--tags", type=_words, metavar="A,B", help="words of yours, for finding it again")
-    _sub(keys, "list", "list all keys, without their secrets", run_list)
-    revoked = _sub(keys, "revoke", "end a key at once", run_revoke)
+    _with(keys.add_parser("list", help="list all keys, without their secrets"), run_list)
+    revoked = _with(keys.add_parser("revoke", help="end a key at once"), run_revoke)
     revoked.add_argument("key", help="its name or id")
-    rotated = _sub(keys, "rotate", "make another secret for a key; it is printed once", run_rotate)
+    rotated = _with(keys.add_parser("rotate", help="make another secret for a key; it is printed once"), run_rotate)
     rotated.add_argument("key", help="its name or id")
     rotated.add_argument("--overlap", type=_number(duration), default=OVERLAP, metavar="TIME", help="how long the old secret still serves (default: 1d)")
-    usage = _sub(commands, "usage", "what was used and what it cost", run_usage)
+
+
+def add_usage(usage: argparse.ArgumentParser) -> None:
+    _with(usage, run_usage)
     usage.add_argument("--by", choices=("key", "model", "provider"), default="key", help="what the sums are for (default: key)")
     usage.add_argument("--from", dest="since", type=_number(moment), metavar="WHEN", help="a date or time (UTC); sums are by the hour")
     usage.add_argument("--to", dest="until", type=_number(moment), metavar="WHEN", help="the same, for the end")
     usage.add_argument("--csv", action="store_true", help="print CSV")
 
 
-def _sub(commands: Any, name: str, text: str, run: Callable[[argparse.Namespace], int]) -> Any:
-    parser = commands.add_parser(name, help=text)
+def _with(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
     parser.add_argument("-c", "--config", metavar="FILE", required=True, help="the config, which names the store")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)

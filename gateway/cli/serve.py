@@ -42,8 +42,7 @@ _LONGEST = 60  # characters of a folder's name: the names of sockets in it have 
 _START = 20  # seconds that a worker may take to start or to answer its parent before it is replaced
 
 
-def add(commands: Any) -> None:
-    serve = commands.add_parser("serve", help="run the gateway")
+def add(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("-c", "--config", metavar="FILE", help="the config; without it the embedded default runs")
     serve.add_argument("--host", help="address to listen on (default: the config's)")
     serve.add_argument("--port", type=int, help="port to listen on (default: the config's)")
@@ -87,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             settings = uvicorn.Config("gateway.app:from_environment", factory=True, workers=args.workers, timeout_worker_healthcheck=_START, **options)
             Parent(settings, [settings.bind_socket()]).run()
         return 0
-    gate = Gateway(partial(read_config, args.config), telemetry=telemetry())
+    gate = Gateway(partial(read_config, args.config), telemetry=telemetry(), conf=conf)
     if not in_memory(conf.store):
         asyncio.run(see_store(conf))
     if args.reload_config and args.config:

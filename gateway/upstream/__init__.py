@@ -1,9 +1,6 @@
 """One exchange with one provider."""
 
 from gateway.upstream.choose import choose
-from gateway.upstream.local import Local, local_is_installed
-from gateway.upstream.mock import Mock
-from gateway.upstream.mock import check as check_mock
 from gateway.upstream.prepared import RELAYED, Prepared
 from gateway.upstream.provider import NothingToRepair, Provider
 from gateway.upstream.reasoning import Memory
@@ -13,9 +10,7 @@ from gateway.upstream.transport import Exchange, Transport, TransportError, Url
 __all__ = [
     "RELAYED",
     "Exchange",
-    "Local",
     "Memory",
-    "Mock",
     "NothingToRepair",
     "Prepared",
     "Provider",
@@ -23,8 +18,6 @@ __all__ = [
     "TransportError",
     "Url",
     "boundary_of",
-    "check_mock",
     "choose",
-    "local_is_installed",
     "model_span",
 ]

@@ -1,4 +1,4 @@
-"""Which transport a provider gets, by its `http:` settings and the proxy variables of the environment."""
+"""Which transport a provider gets, by its base URL, its `http:` settings and the proxy variables of the environment."""
 
 from __future__ import annotations
 
@@ -13,12 +13,20 @@ from gateway.upstream.transport import Transport, Url
 
 
 def choose(http: Http, base_url: str, env: Mapping[str, str]) -> Transport:
-    """Our pool, or httpx's transport where a proxy, HTTP/2 or a client certificate is needed.
+    """Our pool, or httpx's transport where a proxy, HTTP/2 or a client certificate is needed; what a `mock://` or `local://` URL stands for.
 
     A proxy of the settings always holds; one of the environment (HTTPS_PROXY, HTTP_PROXY,
     ALL_PROXY, in either case) holds unless NO_PROXY names the host or it is this machine.
     ValueError where the proxy is no http(s) URL or a certificate cannot be used.
     """
+    if base_url.startswith("mock://"):
+        from gateway.upstream.mock import Mock  # with the demo model: for who asks for it
+
+        return Mock(base_url)
+    if base_url.startswith("local://"):
+        from gateway.upstream.local import Local  # the same
+
+        return Local()
     url = Url.parse(base_url)
     proxy = http.proxy or env_proxy(url, env)
     if not proxy and not http.http2 and not http.cert:

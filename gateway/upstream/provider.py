@@ -27,7 +27,6 @@ from gateway.adapters import Adapter, Context, Hooks, Loader, Settings, apply, i
 from gateway.chat import Chunk, Json, Request, dumps, loads
 from gateway.config import Secret
 from gateway.dialects import dialect, dropped_tools, native_request
-from gateway.dialects.messages import carry_unsigned
 from gateway.errors import AdapterError, GatewayError, Skipped, StreamCut, UpstreamError
 from gateway.upstream.answer import Answer
 from gateway.upstream.batches import in_parts, joined
@@ -285,6 +284,8 @@ class Provider:
             if restored:
                 context.note(f"{options.name}.reasoning_restored={restored}")
         if spoken == "messages" and options["reasoning_field"] == "thinking_blocks" and options["reasoning_echo"] == "all":
+            from gateway.dialects.messages import carry_unsigned  # a dialect is loaded where it is spoken
+
             carry_unsigned(messages or ())
         return body if spoken == "chat" else dialect(spoken).request_from_chat(body)
 

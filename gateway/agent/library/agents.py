@@ -10,8 +10,8 @@ from gateway.agent.library.base import PatternAgent, prompts_of
 from gateway.agent.library.llm import LLM, Ready
 from gateway.agent.library.work import Work
 from gateway.agent.message import Config, Message
-from gateway.agent.run import text_of
 from gateway.agent.tools.registry import Registry
+from gateway.agent.wording import text_of
 from gateway.chat import Chunk, Model, Request, dumps
 from gateway.config.agents import AgentOptions, Approval, Critic, Thinking
 

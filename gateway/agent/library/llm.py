@@ -25,7 +25,8 @@ from gateway.errors import AdapterError
 from gateway.failures import redact
 from gateway.routing import Chain, Fleet
 from gateway.telemetry import Telemetry
-from gateway.upstream import Local, Mock, Provider, Transport, check_mock, choose
+from gateway.upstream import Provider, choose
+from gateway.upstream.mock import check as check_mock
 
 TIMEOUT = 60.0
 """seconds, where neither the program nor LLM_TIMEOUT says any"""
@@ -193,19 +194,14 @@ async def _line(settings: config.Provider, model: str, env: Mapping[str, str]) -
     """
     hide = partial(redact, secrets=tuple(key.reveal() for key in settings.api_keys))
     name, target = settings.name, config.Target(settings.name, model)
-    provider = Provider(settings, _loader(), settings.adapter or _DEFAULT, _transport(settings.base_url or "", env), hide)
+    transport = choose(config.Http(), settings.base_url or "", env)
+    provider = Provider(settings, _loader(), settings.adapter or _DEFAULT, transport, hide)
     fleet = Fleet({name: settings}, {name: settings.base_url or ""})
     chain = Chain(config.Model(model, (target,), empty_answer="accept"), {name: provider}, fleet, Telemetry())
     try:
         yield Ready(chain, provider.thinks(target))
     finally:
         await provider.aclose()
-
-
-def _transport(base_url: str, env: Mapping[str, str]) -> Transport:
-    if base_url.startswith("mock://"):
-        return Mock(base_url)
-    return Local() if base_url.startswith("local://") else choose(config.Http(), base_url, env)
 
 
 async def _given(model: Model) -> AsyncGenerator[Ready]:

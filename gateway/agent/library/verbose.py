@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.agent.events import Delta, Event
-from gateway.agent.run import short
+from gateway.agent.wording import short
 from gateway.chat import Json, dumps
 
 PREVIEW = 120

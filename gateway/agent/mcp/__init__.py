@@ -8,8 +8,6 @@ connection  one server: connected at first use, kept, connected anew after it wa
 The SDK is imported where a first server is connected: it takes a second and 35 MB.
 """
 
-from gateway.agent.mcp.connection import ServerDown
 from gateway.agent.mcp.servers import Offered, Servers
-from gateway.agent.mcp.tool import McpTool
 
-__all__ = ["McpTool", "Offered", "ServerDown", "Servers"]
+__all__ = ["Offered", "Servers"]

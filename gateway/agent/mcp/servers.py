@@ -9,12 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from gateway.agent.mcp.connection import Connection, ServerDown
-from gateway.agent.mcp.tool import McpTool, Offer, offer
 from gateway.config.agents import McpServer
 from gateway.store import StoreUnavailable
+
+if TYPE_CHECKING:
+    from gateway.agent.mcp.connection import Connection
+    from gateway.agent.mcp.tool import McpTool, Offer
 
 log = logging.getLogger("thinkgate.mcp")
 
@@ -61,6 +63,8 @@ class Servers:
 
         A server that is not there costs its tools and gives a warning, nothing else.
         """
+        from gateway.agent.mcp.tool import McpTool  # with the connections: only who has servers needs them
+
         found: list[tuple[Connection, Offer]] = []
         warnings: list[str] = []
         connections = [self._connection(server) for server in servers.values()]
@@ -95,12 +99,17 @@ class Servers:
         await asyncio.gather(*(connection.aclose() for connection in connections))
 
     def _connection(self, server: McpServer) -> Connection:
+        from gateway.agent.mcp.connection import Connection
+
         key = _key(server)
         if key not in self._connections:
             self._connections[key] = Connection(key, self._patience)
         return self._connections[key]
 
     async def _ask(self, connection: Connection) -> list[Offer] | str:
+        from gateway.agent.mcp.connection import ServerDown
+        from gateway.agent.mcp.tool import offer
+
         try:
             return [offer(tool) for tool in await connection.tools()]
         except ServerDown as error:

@@ -9,8 +9,9 @@ from gateway.agent.loop import ask, before_question, steps, until_answer
 from gateway.agent.prompts import fill
 from gateway.agent.protocols import PlanUnreadable
 from gateway.agent.protocols import plan as parse
-from gateway.agent.run import Run, short
+from gateway.agent.run import Run
 from gateway.agent.tools.todo import Todos
+from gateway.agent.wording import short
 from gateway.chat import Json
 from gateway.errors import ChainExhausted, GatewayError, UpstreamError
 

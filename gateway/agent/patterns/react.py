@@ -12,8 +12,9 @@ from gateway.agent.loop import ask, opening, steps, written_arguments
 from gateway.agent.prompts import fill
 from gateway.agent.protocols import Written
 from gateway.agent.protocols import react as parse
-from gateway.agent.run import Run, short, text_of
+from gateway.agent.run import Run
 from gateway.agent.turn import Turn
+from gateway.agent.wording import short, text_of
 from gateway.chat import Json
 from gateway.errors import ChainExhausted, UpstreamError
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from gateway.agent.loop import ask, before_question, steps, until_answer
 from gateway.agent.prompts import fill
-from gateway.agent.run import Run, short
+from gateway.agent.run import Run
 from gateway.agent.turn import Turn
+from gateway.agent.wording import short
 from gateway.chat import Json
 from gateway.errors import ChainExhausted, UpstreamError
 

@@ -15,8 +15,9 @@ from gateway.agent.memory.caps import cap_tokens as cut
 from gateway.agent.memory.compaction import age
 from gateway.agent.prompts import fill
 from gateway.agent.protocols import verdict as read_verdict
-from gateway.agent.run import Run, short
+from gateway.agent.run import Run
 from gateway.agent.tools.registry import NO_TOOLS
+from gateway.agent.wording import short
 from gateway.chat import Json
 
 log = logging.getLogger("thinkgate")
