@@ -20,7 +20,7 @@ from gateway.agent.in_words import in_words, refuses_tools, results_in_words, tu
 from gateway.agent.protocols import Written, tool_calls, written_calls
 from gateway.agent.run import Run
 from gateway.agent.turn import Turn
-from gateway.agent.wording import text_of
+from gateway.agent.wording import short, text_of
 from gateway.chat import Json, dumps
 from gateway.errors import ChainExhausted, GatewayError, UpstreamError
 
@@ -93,6 +93,7 @@ class Acting:
     async def act(self, turn: Turn, plan: str = "") -> list[Json]:
         """Make the turn's calls; their results. `plan` goes in front of the turn's text where it is kept."""
         run = self._run
+        _show_aside(run, turn)
         message, results = await act(run, turn)
         text = "\n\n".join(part for part in (plan, turn.text) if part)
         added = [{**message, "content": text or None}, *results] if not self._in_words else [turn_in_words(text, message), *results_in_words(turn, results)]
@@ -108,6 +109,15 @@ class Acting:
         turn = without_calls(turn) if turn.calls else turn
         self._run.new.append(turn.message)
         return await self._run.answer(turn, told=not self._tools)
+
+
+def _show_aside(run: Run, turn: Turn) -> None:
+    """What a turn says beside its calls is a thought (X11); the calls' own lines begin after it."""
+    if turn.reasoning:
+        run.think("\n")
+    if said := turn.text.strip():
+        run.think(f"{said}\n")
+        run.think(f"{short(said)}\n", "summary")
 
 
 async def until_answer(run: Run, messages: list[Json], most: int) -> str:

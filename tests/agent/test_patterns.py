@@ -52,8 +52,10 @@ async def test_simple_streams_its_answer_where_it_has_no_tools() -> None:
 
 async def test_text_beside_calls_is_never_the_answer() -> None:
     """X11: the preamble rule."""
-    one, _, log = await run(agent(), Scripted({**LOOK, "content": "Let me see."}, "x it is"), [Look()])
+    one, _, log = await run(agent(), Scripted({**LOOK, "content": "Let me see.", "reasoning_content": "Hm."}, "x it is"), [Look()])
     assert log.text("content") == one.output == "x it is"
+    assert log.text("reasoning").startswith("Hm.\nLet me see.\n")
+    assert log.text("summary").startswith("Hm.\nLet me see.\n")
 
 
 async def test_calls_written_into_the_text_are_made_and_taken_out_of_it() -> None:
