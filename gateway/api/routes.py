@@ -24,7 +24,7 @@ from gateway.api.headers import error_headers
 from gateway.api.mcp import mcp
 from gateway.api.relay import Relayed
 from gateway.api.responses import Responses
-from gateway.api.state import State
+from gateway.api.state import State, Visit
 from gateway.chat import Json
 from gateway.errors import GatewayError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.upstream import RELAYED
@@ -136,7 +136,7 @@ async def models(web: Web) -> Response:
     """What clients may put into `model`; in Anthropic's shape for clients that speak Messages."""
     visit = visit_of(web)
     names = [name for name in visit.state.router.names() if visit.holder is None or visit.holder.allows(name)]
-    if b"anthropic-version" in visit.headers:
+    if _speaks_messages(visit):
         data: list[Any] = [_anthropic(name) for name in names]
         return json_response(web, {"data": data, "has_more": False, "first_id": names[0] if names else None, "last_id": names[-1] if names else None})
     data = [_entry(name) for name in names]
@@ -146,13 +146,22 @@ async def models(web: Web) -> Response:
 async def model(web: Web) -> Response:
     name = web.path_params["name"]
     visit = visit_of(web)
+    messages = _speaks_messages(visit)
     if visit.holder is not None:
         visit.holder.check(name)
     try:
         visit.state.router.find(name)
     except InvalidRequest as error:
         raise NotFound(error.message, code="model_not_found", param="model") from None
-    return json_response(web, _anthropic(name) if b"anthropic-version" in visit.headers else _entry(name))
+    return json_response(web, _anthropic(name) if messages else _entry(name))
+
+
+def _speaks_messages(visit: Visit) -> bool:
+    """Whether the client is one of Anthropic's API, which expects errors in that form too."""
+    if b"anthropic-version" not in visit.headers:
+        return False
+    visit.record.endpoint = "messages/models"
+    return True
 
 
 def _entry(name: str) -> dict[str, Any]:

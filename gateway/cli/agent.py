@@ -37,7 +37,7 @@ def _run(args: argparse.Namespace) -> int:
 async def _work(args: argparse.Namespace) -> int:
     """0: the task is done, 1: the run ended in another way."""
     gate = app.Gateway(partial(app.read_config, args.config))
-    gate.read_prices()
+    await asyncio.to_thread(gate.read_prices)
     if not gate.runs.knows(args.name):
         known = ", ".join(gate.config.agents) or "none"
         raise NotFound(f'there is no agent "{args.name}"; the config has: {known}')

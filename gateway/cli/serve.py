@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,19 @@ _START = 20  # seconds that a worker may take to start or to answer its parent b
 def add(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("-c", "--config", metavar="FILE", help="the config; without it the embedded default runs")
     serve.add_argument("--host", help="address to listen on (default: the config's)")
-    serve.add_argument("--port", type=int, help="port to listen on (default: the config's)")
-    serve.add_argument("--workers", type=int, default=1, metavar="N", help="processes that answer (default: 1)")
+    serve.add_argument("--port", type=_within(0, 65535), help="port to listen on (default: the config's)")
+    serve.add_argument("--workers", type=_within(1, 1000), default=1, metavar="N", help="processes that answer (default: 1)")
     serve.add_argument("--reload-config", action="store_true", help="reload when the config file changes")
     serve.set_defaults(run=run)
+
+
+def _within(least: int, most: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most:
+            raise argparse.ArgumentTypeError(f"{text[:40]} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return number
 
 
 def run(args: argparse.Namespace) -> int:

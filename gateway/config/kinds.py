@@ -277,7 +277,7 @@ def words(*known: str) -> Scalar:
             raise ValueError(f"is none of {', '.join(known)}{suggest(text, known)}")
         return text
 
-    return Scalar("word", convert, {"enum": list(known)})
+    return Scalar("word", convert, {"enum": [*known, *(value for word, value in (("off", False), ("on", True)) if word in known)]})  # as YAML 1.1 reads them
 
 
 def within(kind: Scalar, least: float, most: float = float("inf"), *, above: bool = False) -> Scalar:

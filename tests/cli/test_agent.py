@@ -192,6 +192,17 @@ def test_exit_codes_tell_how_it_ended(here: Path, capsys: pytest.CaptureFixture[
         main(["agent", "run", "calc"])
 
 
+def test_a_config_with_a_provider_that_has_prices_runs_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Public prices are read in a process of their own, before the run."""
+    text = CONFIG.replace(
+        "models: {demo", "  claude: {adapter: anthropic, api_key: claude-key-0123456789}\nmodels: {priced: {chain: [demo/demo, claude/claude-sonnet-5-5]}, demo"
+    )
+    (here / "gate.yaml").write_text(text.replace("calc: {pattern: simple, model: demo", "calc: {pattern: simple, model: priced"))
+
+    assert run("calc", "What is 2+3?") == 0
+    assert "5" in capsys.readouterr().out
+
+
 def test_ctrl_c_cancels_the_run(here: Path) -> None:
     command = [sys.executable, "-m", "gateway", "agent", "run", "slow", "hi", "-c", "gate.yaml", "--session", "s", "--json"]
     root = Path(__file__).parents[2]

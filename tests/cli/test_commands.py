@@ -116,6 +116,15 @@ def test_a_store_in_a_folder_that_is_there_is_fine(here: Path) -> None:
         assert main(["check", "good.yaml"]) == 0
 
 
+@pytest.mark.parametrize("args", [["--port", "65536"], ["--port", "-1"], ["--port", "http"], ["--workers", "0"], ["--workers", "-1"], ["--workers", "many"]])
+def test_serve_refuses_numbers_that_cannot_be(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", *args])
+
+    assert ended.value.code == 2
+    assert f"{args[1]} is not a whole number from " in capsys.readouterr().err
+
+
 def test_serve_says_in_one_line_that_its_store_is_away(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "away.yaml").write_text(f"{CONFIG}store: postgresql://127.0.0.1:1/x?connect_timeout=2\n")
 

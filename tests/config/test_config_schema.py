@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from config_sample import ENV, TEXT
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
 
 from gateway import config
 from gateway.config.fields import plain_value
@@ -97,3 +97,11 @@ def config_paths(node: Node, prefix: str) -> list[str]:
         for item in entry.value.items:
             found += config_paths(item, f"{path}[].")
     return found
+
+
+def test_the_schema_takes_bare_on_and_off_as_either_version_of_yaml_reads_them() -> None:
+    for off in ("off", False):
+        given = {"providers": {"a": {"thinking": off}}, "models": {"m": {"chain": [{"target": "a/x", "thinking": off}], "resume": off}}}
+        Draft202012Validator(config.schema()).validate(given)
+    with pytest.raises(ValidationError):
+        Draft202012Validator(config.schema()).validate({"providers": {"a": {}}, "models": {"m": {"chain": ["a/x"], "resume": True}}})
