@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -121,6 +121,8 @@ class Record(msgspec.Struct):
     upstream_seconds: float = 0.0
     hook_seconds: float = 0.0
     first_content: float | None = None
+    fail: Callable[[Json], Sequence[tuple[str | None, Json]]] | None = None
+    """how an agent's stream that has begun ends in failure, under its own id; None: any new writer may say it"""
     usage: Json | None = None
     cost: float | None = None
     tools: list[str] = msgspec.field(default_factory=list)

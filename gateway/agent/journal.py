@@ -52,8 +52,10 @@ class Store(Protocol):
 class Journal:
     """Runs and sessions in a store, for one process. Its methods raise StoreUnavailable when the store does not answer."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, over: Callable[[RunRow, int], object] = lambda row, steps: None) -> None:
+        """`over` is told of each run that is ended here and nobody runs, with the turns of the model that nobody has told of."""
         self.runs = store.runs
+        self._over = over
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         """this process, in the runs that it holds"""
         self._readers: dict[str, set[_Reader]] = {}
@@ -246,7 +248,9 @@ class Journal:
         changes = {"status": status, "reason": reason, "error": error, "output": output, "waiting": None, "wake_at": None}
         await self.append(row.id, row.epoch, (event,), changes, durable=True)
         self.publish(row.id, event)
-        return await self.row(row.id)
+        ended = await self.row(row.id)
+        self._over(ended, max(event.step - row.steps, 0))
+        return ended
 
     async def fail(self, row: RunRow, message: str, code: str | None = None) -> RunRow:
         """End a claimed run that cannot go on."""

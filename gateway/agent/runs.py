@@ -168,6 +168,12 @@ class Runs:
             self._charge(bill)
         self._told(live.record())
 
+    def _buried(self, row: RunRow, steps: int) -> None:
+        """A run ended that nobody ran then: its process died, or it was cancelled while it was queued or waited."""
+        took = max((row.finished_at or row.created_at) - row.created_at, 0.0)
+        key, session = row.key_name or None, row.session_id
+        self._told(RunRecord(row.id, row.agent, row.status, row.reason, key, session, steps, (), {}, None, took, alone=True))
+
     def hold(self, id: str, over: Callable[[int], object]) -> None:
         """Call `over` with the run's tokens when it ends or waits, wherever it runs."""
         self._keep(asyncio.create_task(self._held(id, over)))
@@ -379,7 +385,7 @@ class Runs:
 
     async def open(self, store: Store, *, work: bool = True) -> None:
         """Take over a store: its unfinished runs are gone on with, here or by whoever shares it. Without `work` not here."""
-        self.journal = Journal(store)
+        self.journal = Journal(store, self._buried)
         await self.journal.open()
         if self._agents:
             self._keep(asyncio.create_task(self._load(WARM), name="load agents"))

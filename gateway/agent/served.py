@@ -64,6 +64,7 @@ class Served:
 
     async def _streamed(self, request: Request, body: Json, live: Live | Elsewhere, teller: Teller) -> AsyncGenerator[Chunk]:
         writer: Writer | None = None if request.dialect == "chat" else dialect(request.dialect).Writer(body)
+        request.record.fail = writer.fail if writer is not None else None
 
         def chunks(values: Sequence[Json]) -> list[Chunk]:
             if writer is None:

@@ -123,6 +123,7 @@ def _order(visit: Visit, name: str, body: Json, web: Web) -> Order:
     return Order(
         agent=name,
         messages=messages_of(body.get("input")),
+        appends=isinstance(body.get("input"), str),  # one new message, also where it is what the session began with ("hello" again)
         tenant=visit.record.tenant,
         key=visit.record.key,
         session_id=session_id(body.get("session_id") or (body.get("metadata") or {}).get("session_id") or web.headers.get("x-session-id")),

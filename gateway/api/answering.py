@@ -149,6 +149,8 @@ class EventStream:
 
     async def abort(self, error: GatewayError) -> None:
         """End the stream, which has started, with an error from outside (the server shuts down)."""
+        if self._request.record.fail is not None and self._visit.written > 0:
+            error.events = self._request.record.fail(error.body())
         await self._end(failure(self._request.dialect, error, begun=self._visit.written > 0))
 
     async def _write(self, data: bytes) -> None:

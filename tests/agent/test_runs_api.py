@@ -57,6 +57,23 @@ async def test_a_run_in_the_foreground_answers_with_the_finished_run(world: Runn
     assert {"reasoning", "cost"} <= set(run)
 
 
+async def test_a_text_is_new_to_its_session_also_where_it_is_what_the_session_began_with(world: Running, a: Upstream) -> None:
+    says(a, "Hello.", "Fine.", "Hello again.")
+    for text in ("hi", "how are you?", "hi"):
+        assert (await start(world, "plain", input=text, session_id="s")).json()["status"] == "completed"
+    said = (await world.client.get("/v1/sessions/s")).json()["messages"]
+    assert [message["content"] for message in said] == ["hi", "Hello.", "how are you?", "Fine.", "hi", "Hello again."]
+
+
+async def test_messages_that_are_the_whole_history_are_taken_as_such(world: Running, a: Upstream) -> None:
+    says(a, "Hello.", "Fine.")
+    hello = {"role": "user", "content": "hi"}
+    await start(world, "plain", input=[hello], session_id="s")
+    await start(world, "plain", input=[hello, {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "how are you?"}], session_id="s")
+    said = (await world.client.get("/v1/sessions/s")).json()["messages"]
+    assert [message["content"] for message in said] == ["hi", "Hello.", "how are you?", "Fine."]
+
+
 async def test_a_run_in_the_background_is_accepted_and_finishes(world: Running, a: Upstream) -> None:
     says(a, SUM, "It is 5.")
     answer = await start(world, "calc", background=True)

@@ -7,11 +7,15 @@ import logging
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agents_yaml import AGENTS, KEYS, asked, says, until
 from running import Running, serving, yaml
 from upstream_double import Upstream
+
+from gateway.agent import Event
+from gateway.store import RunRow, Sql
 
 ADMIN = {"authorization": "Bearer admin-key-0123456789"}
 ONE = {"authorization": "Bearer key-number-one-0123456789"}
@@ -68,6 +72,41 @@ async def test_one_line_tells_how_a_run_ended_and_no_text(world: Running, a: Ups
         f'run={run} agent=calc status=completed background=yes key=one session="s 1" steps=2 tools=calculator prompt=10 completion=6 cost=0.0016 total_ms=N'
     )
     assert "SECRET" not in caplog.text
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_is_told_of(world: Running, a: Upstream, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "thinkgate.run")
+    says(a, SUM)
+    run = (await world.client.post("/v1/agents/ask/runs", json={"input": "What is 2+3?"}, headers=ONE)).json()
+    assert run["status"] == "waiting"
+    assert (await world.client.post(f"/v1/runs/{run['id']}/cancel", headers=ONE)).json()["status"] == "cancelled"
+    assert await metric(world, "thinkgate_runs_total") == {'agent="ask",status="waiting"': 1, 'agent="ask",status="cancelled"': 1}
+    assert await metric(world, "thinkgate_run_steps_total") == {'agent="ask"': 1}
+    lines = [record.getMessage() for record in caplog.records if record.name == "thinkgate.run"]
+    assert re.sub(r"total_ms=\d+", "total_ms=N", lines[-1]) == f"run={run['id']} agent=ask status=cancelled background=yes key=one steps=0 total_ms=N"
+
+
+async def test_a_run_that_is_cancelled_while_it_is_queued_is_told_of(world: Running) -> None:
+    runs = world.gateway.runs
+    await runs.journal.create(RunRow("run_1", "calc", tenant="t"))
+    assert (await runs.cancel("run_1", "t")).status == "cancelled"
+    assert await metric(world, "thinkgate_runs_total") == {'agent="calc",status="cancelled"': 1}
+
+
+async def test_a_run_whose_process_died_is_told_of(world: Running, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "thinkgate.run")
+    runs = world.gateway.runs
+    row, _ = await runs.journal.create(RunRow("run_1", "calc"), "another process")
+    await runs.journal.append("run_1", row.epoch, (Event("run_1", 1, "tool.started", 2, {"id": "c"}, "c"),))
+
+    def steps() -> Any:
+        yield Sql("UPDATE thinkgate_runs SET lease_until = 1 WHERE id = 'run_1'")
+
+    await runs.journal.runs.engine.write(steps())
+    await until(lambda: any(record.name == "thinkgate.run" for record in caplog.records))
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "thinkgate.run"]
+    assert line.startswith("run=run_1 agent=calc status=incomplete reason=crash background=yes steps=2 ")
+    assert await metric(world, "thinkgate_runs_total") == {'agent="calc",status="incomplete"': 1}
 
 
 async def test_admin_runs_are_found_by_agent_key_and_status_page_by_page(world: Running, a: Upstream) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -141,6 +143,27 @@ def test_a_stream_that_outlasts_the_drain_ends_with_an_error(tmp_path: Path) -> 
 
     assert '"code":"shutting_down"' in rest[-1]
     assert "data: [DONE]" not in rest
+
+
+def test_an_agents_responses_stream_that_outlasts_the_drain_ends_under_its_own_id(tmp_path: Path) -> None:
+    agent = "agents: {slow: {pattern: simple, model: m}}\nserver: {drain: 1s}\n"
+    (tmp_path / "slow.yaml").write_text(SLOW.replace("gap=150ms", "stall_after=1&gap=0") + agent)
+    body = {"model": "agent/slow", "input": "hi", "stream": True}
+    with (
+        served("-c", "slow.yaml", cwd=tmp_path) as (url, process),
+        httpx.stream("POST", f"{url}/v1/responses", json=body, trust_env=False, timeout=20) as answer,
+    ):
+        told: list[dict[str, Any]] = []
+        for line in answer.iter_lines():
+            told += [json.loads(line[6:])] if line.startswith("data: ") else []
+            if told and told[-1]["type"] == "response.output_text.delta" and process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        ended(process)
+
+    assert [event["type"] for event in told[-2:]] == ["error", "response.failed"]
+    assert told[-1]["response"]["error"]["code"] == "server_error"
+    assert len({event["response"]["id"] for event in told if "response" in event}) == 1
+    assert [event["sequence_number"] for event in told] == list(range(len(told)))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
