@@ -113,8 +113,7 @@ class Acting:
 
 def _show_aside(run: Run, turn: Turn) -> None:
     """What a turn says beside its calls is a thought (X11); the calls' own lines begin after it."""
-    if turn.reasoning:
-        run.think("\n")
+    run.end_line()
     if said := turn.text.strip():
         run.think(f"{said}\n")
         run.think(f"{short(said)}\n", "summary")
