@@ -216,17 +216,19 @@ class Gateway:
         try:
             providers = build_providers(conf, loader, self._connect, hide, self._memory)
         except ConfigError as error:
-            raise ConfigError(_more_faults(error.faults, conf), conf.file) from None
+            raise ConfigError(_more_faults(error.faults, conf, providers=False), conf.file) from None
         server = conf.server
+        urls = {name: provider.base_url() or "" for name, provider in providers.items()}
+        processes = self.shared.processes if self.shared is not None else self._processes
+        fleet = Fleet(conf.providers, urls, self._fleet, processes)
+        router = Router(conf.models, providers, fleet, self._telemetry)
+        agents = _agents(conf, partial(_model, router, fleet), self.servers)
+        # the config is good: from here on nothing is as it was before
         for name, provider in providers.items():
             if (old := self._providers.get(name)) is not None and old.settings == provider.settings:
                 provider.lessons = old.lessons
-        self._providers = providers
-        urls = {name: provider.base_url() or "" for name, provider in providers.items()}
-        processes = self.shared.processes if self.shared is not None else self._processes
-        fleet = self._fleet = Fleet(conf.providers, urls, self._fleet, processes)
-        router = Router(conf.models, providers, fleet, self._telemetry)
-        agents = self._agents = _agents(conf, partial(_model, router, fleet), self.servers)
+        fleet.take_over(self._fleet)
+        self._fleet, self._providers, self._agents = fleet, providers, agents
         router.agents = {f"agent/{name}": Served(name, self.runs) for name in agents}
         return api.State(
             server=server,
@@ -510,15 +512,15 @@ def read_config(file: str | Path | None, env: Mapping[str, str] = os.environ) ->
         raise ConfigError(_more_faults(error.faults, error.sound), error.file) from None
 
 
-def _more_faults(known: Iterable[Fault], sound: config.Config) -> list[Fault]:
-    """The faults of a config, with what adapters and tools find in its sound parts; nothing that one above it explains."""
+def _more_faults(known: Iterable[Fault], sound: config.Config, *, providers: bool = True) -> list[Fault]:
+    """The faults of a config, with what adapters (unless they were asked) and tools find in its sound parts; nothing that one above it explains."""
     known = list(known)
     loader = Loader([sound.adapters_dir, builtin_folder()], sound.hook_budget)
     nobody = Chain(config.Model("", ()), {}, Fleet({}), Telemetry())  # whether an agent's model is there has been seen
     agents = {name: agent for name, agent in sound.agents.items() if all(t.kind != "agent" or t.name in sound.agents for t in agent.tools)}
     found: list[Fault] = []
     for build in (
-        lambda: build_providers(sound, loader, Connections().get, str, Memory()),
+        lambda: providers and build_providers(sound, loader, Connections().get, str, Memory()),
         lambda: _agents(replace(sound, agents=agents), lambda name: (nobody, Facts)),
     ):
         try:

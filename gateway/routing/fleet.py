@@ -35,8 +35,6 @@ class Fleet:
         self.prices = Prices(providers, self.urls, self.data)
         self.bounds = {name: Bounds(p.limits.part(processes)) for name, p in providers.items() if p.limits != config.Limits()}
         self.keyrings = {name: Keyring(name, p.api_keys, self.health) for name, p in providers.items() if len(p.api_keys) > 1}
-        if before is not None:
-            self._take_over(before)
 
     def rest(self, target: config.Target) -> float:
         """Seconds until a target, or the first of its provider's keys, rests no more."""
@@ -48,8 +46,8 @@ class Fleet:
         for name, bounds in self.bounds.items():
             bounds.limits = self.providers[name].limits.part(processes)
 
-    def _take_over(self, before: Fleet) -> None:
-        """A reload forgets no use of a limit; what rested for an old key or address is free."""
+    def take_over(self, before: Fleet) -> None:
+        """Take the place of the one before, which this one shares with: a reload forgets no use of a limit; what rested for an old key or address is free."""
         for name, settings in self.providers.items():
             old = before.providers.get(name)
             if old is not None and (old.api_keys, before.urls.get(name)) != (settings.api_keys, self.urls.get(name)):

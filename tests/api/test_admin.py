@@ -163,3 +163,23 @@ async def test_origins_of_web_pages_are_reloaded_too_and_what_takes_a_restart_is
     assert (before, during, after) == (403, 200, 403)
     told = [record.getMessage() for record in caplog.records if "takes a restart" in record.getMessage()]
     assert [line.split(": ")[1] for line in told[:2]] == ["server.port", "server.drain"]
+
+
+async def test_a_reload_that_fails_at_an_agent_changes_nothing_of_what_is_allowed_and_known(tmp_path: Path) -> None:
+    """B117: no partial change. Tools are looked at last, when providers, limits and rests of the new config are there already."""
+    file, tool = tmp_path / "thinkgate.yaml", "agents: {w: {pattern: simple, model: m, tools: ['python:tools.py:f']}}"
+    file.write_text(yaml({"a": "mock://?gap=0", "down": "mock://?status=429&retry_after=60"}, a="limits: {rpm: 1}"))
+    async with serving(file) as running:
+        first = await running.chat()
+        await running.chat({"model": "down/x", "messages": [{"role": "user", "content": "hi"}]})
+        resting = (await running.client.get("/readyz")).json()["providers"]["resting"]
+        file.write_text(yaml({"a": "mock://?gap=0", "down": "mock://?status=429&retry_after=61"}, a="limits: {rpm: 1000}", more=tool))
+        failed = await running.client.post("/admin/reload")
+        limited = await running.chat({"model": "a/x", "messages": [{"role": "user", "content": "hi"}]})
+        still = (await running.client.get("/readyz")).json()["providers"]["resting"]
+
+    assert (first.status_code, failed.status_code) == (200, 409)
+    assert "agents.w.tools[0]: tools.py: there is no such file" in failed.json()["error"].replace(f"{tmp_path}/", "")
+    assert limited.status_code in (429, 503), "the limit of the config that is in use"
+    assert "down/x" in resting
+    assert "down/x" in still
