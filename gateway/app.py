@@ -423,7 +423,7 @@ def _model(router: Router, fleet: Fleet, name: str) -> tuple[Model, Callable[[],
         windows = [size for target in targets if (size := fleet.prices.window(target.provider, target.model)) is not None]
         priced = all(fleet.prices.of(target.provider, target.model) is not None for target in targets)
         first = targets[0]
-        return Facts(router.providers[first.provider].thinks(first), priced, min(windows, default=None))
+        return Facts(router.providers[first.provider].thinks(first), priced, min(windows, default=None), fleet.prices.of)
 
     return chain, facts
 

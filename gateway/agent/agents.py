@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway import config
+from gateway.agent.broken import Prices, unpriced
 from gateway.chat import Model
 
 if TYPE_CHECKING:
@@ -16,11 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a model now: `reasons` it thinks before it answers, `priced` its price is known, `window` its context in tokens."""
+    """What is known of a model now: `reasons` it thinks before it answers, `priced` its price is known, `window` its context in tokens.
+
+    `prices` is asked what a turn cost that broke off.
+    """
 
     reasons: bool = False
     priced: bool = True
     window: int | None = None
+    prices: Prices = unpriced
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,7 @@ class Live:
         tools, missing = await parts.tools()
         run = self._run = Run(self.id, parts.spec, parts.model, tools, self._asked, self, self._known)
         facts = parts.facts()
-        run.reasons_natively, run.window = facts.reasons, facts.window
+        run.reasons_natively, run.window, run.prices = facts.reasons, facts.window, facts.prices
         run.leg = max(1, sum(event.type == "run.started" and event.inner is None for event in self._known))
         run.step, run.earlier = self._before.get("steps", 0), Sum.of(self._before.get("usage", {}), self._before.get("cost"))
         try:
@@ -283,7 +283,7 @@ class Live:
             completion_tokens=int(usage.get("completion_tokens") or 0),
             cached_tokens=int(details[0].get("cached_tokens") or 0),
             reasoning_tokens=int(details[1].get("reasoning_tokens") or 0),
-            estimated=False,
+            estimated=run.guessed,
             cost=run.paid.cost,
             first_token_ms=None,
             total_ms=round((time.time() - self._began) * 1000),

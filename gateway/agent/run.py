@@ -20,6 +20,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from msgspec.structs import replace
 
 from gateway import config
+from gateway.agent.broken import Prices, unpriced, used
 from gateway.agent.endings import Paused, Stopped
 from gateway.agent.events import Delta, Event
 from gateway.agent.failed import keep, kind_of, recall, says_nothing
@@ -28,7 +29,7 @@ from gateway.agent.memory.tokens import Estimator, size
 from gateway.agent.tools.registry import Registry
 from gateway.agent.turn import Sum, Turn, failures, read
 from gateway.agent.wording import short, text_of
-from gateway.chat import Body, Json, Model, Record, Request, dumps
+from gateway.chat import Accumulator, Body, Json, Model, Record, Request, dumps
 from gateway.errors import ClientGone, GatewayError, StreamCut
 
 T = TypeVar("T")
@@ -130,6 +131,9 @@ class Run:
         self.estimator = Estimator()
         self.window: int | None = None
         """tokens that the model's context holds, None: nobody knows"""
+        self.prices: Prices = unpriced
+        self.guessed = False
+        """a part of what it used is an estimate: a turn broke off"""
         self.over_at: float | None = None
         """when the run's time is over, in the loop's time"""
         self.provider: str | None = None
@@ -290,6 +294,9 @@ class Run:
         key = f"{purpose}:{self._next(purpose)}"
         known, failed = self.known("usage", key), self.known("attempt", f"{key}.failed")
         self.replayed = known is not None or failed is not None
+        for cut in (self.known("usage", f"{key}.{tries}") for tries in range(CUT_RETRIES + 1)):
+            if cut is not None:
+                self._count(_used(cut), again=True)
         if failed is not None and failed.state is not None:
             self._cut(recall(failed.state), failed.state["shown"])
         if known is not None and known.state is not None:
@@ -321,18 +328,24 @@ class Run:
         self._count(turn)
         self._learn(messages, tools, turn)
         self.root.provider, self.root.target_model = turn.provider, turn.model
-        total = self.root.total()
-        told = {
-            "provider": turn.provider,
-            "model": turn.model,
-            "usage": turn.usage or {},
-            "cost": turn.cost,
-            "total": total.usage,
-            "total_cost": total.cost,
-        }
         state: Json = {"message": turn.message, "finish": turn.finish, "usage": turn.usage, "cost": turn.cost, "provider": turn.provider, "model": turn.model}
-        await self.emit("usage", told, key=key, state=state)
+        await self.emit("usage", self._told(turn), key=key, state=state)
         return turn
+
+    def _told(self, turn: Turn) -> Json:
+        """What a turn used, for an event; the sums are the whole run's."""
+        total = self.root.total()
+        told = {"provider": turn.provider, "model": turn.model, "usage": turn.usage or {}, "cost": turn.cost}
+        return {**told, "total": total.usage, "total_cost": total.cost}
+
+    def _broke(self, record: Record, answer: Accumulator, size: int, *, left: bool) -> Turn | None:
+        """Count what a turn used that broke off."""
+        choices = answer.completion()["choices"]
+        broken = used(record, choices[0]["message"] if choices else {}, size, self.prices, left=left)
+        if broken is not None:
+            self._count(broken)
+            self.root.guessed = True
+        return broken
 
     async def _exchange(self, body: Json, key: str, live: bool, aloud: bool) -> Turn:
         """Ask the chain; again where the answer broke off before the client saw any of it."""
@@ -352,14 +365,18 @@ class Run:
                 self.think(text)
 
         for tries in range(CUT_RETRIES + 1):
+            answer = Accumulator()
             record = Record(id=f"{self.id}.{key.removeprefix('turn:')}", model=self.agent.model, stream=True, key=self.asked.key, tenant=self.asked.tenant)
             request = Request(Body(raw), self.agent.model, record, stream=True, folds=True)
             try:
-                turn = await read(self.model, request, show)
+                turn = await read(self.model, request, show, answer)
             except (ClientGone, asyncio.CancelledError):
                 self.root.attempts += failures(record.attempts)
+                self._broke(record, answer, len(raw), left=True)  # whoever ends the run keeps the sum
                 raise
             except GatewayError as error:
+                if (broken := self._broke(record, answer, len(raw), left=False)) is not None:
+                    await self.emit("usage", {**self._told(broken), "estimated": True}, key=f"{key}.{tries}")
                 if isinstance(error, StreamCut) and not shown and tries < CUT_RETRIES:
                     await self._tell_attempts(record, f"{key}.{tries}")
                     continue
@@ -418,8 +435,8 @@ class Run:
         inner = f"{self.id}/{call_id}/"
         prefix = inner if self.leg == 1 else f"{self.leg}:{inner}"
         for event in self.events("usage"):
-            if event.key.startswith(prefix) and event.state is not None:
-                self._count(Turn(**event.state), again=True)
+            if event.key.startswith(prefix):
+                self._count(_used(event), again=True)
 
     async def answer(self, turn: Turn, *, told: bool = False) -> str:
         """This turn is the answer. `told`: the client has it already."""
@@ -461,6 +478,11 @@ class Run:
         own = [event for event in self.events("tool.finished") if event.inner == inner and self.inside(event)]
         texts = [str(event.data.get("output") or "").strip() for event in own if event.data.get("ok") and event.data.get("name") not in NOTES]
         return list(dict.fromkeys(text for text in texts if text))
+
+
+def _used(event: Event) -> Turn:
+    """The turn that a `usage` event tells of; of one that broke off only what it used is kept."""
+    return Turn(**event.state) if event.state is not None else Turn({}, None, event.data["usage"], event.data["cost"])
 
 
 async def unbroken(work: Coroutine[Any, Any, T]) -> T:

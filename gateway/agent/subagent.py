@@ -49,7 +49,7 @@ class SubAgent(Tool):
         tools, _ = await parts.tools()
         run = Run(f"{parent.id}/{context.call_id}", parts.spec, parts.model, tools, asked, parent.log, parent=parent)
         facts = parts.facts()
-        run.reasons_natively, run.window = facts.reasons, facts.window
+        run.reasons_natively, run.window, run.prices = facts.reasons, facts.window, facts.prices
         await run.emit("run.started", {"agent": self._agent, "task": asked.question}, key="run")
         try:
             outcome = await carry_out(run)

@@ -65,9 +65,11 @@ class Turn(msgspec.Struct, frozen=True):
         return not self.text.strip() and not self.calls and not self.message.get("refusal")
 
 
-async def read(model: Model, request: Request, show: Show) -> Turn:
-    """Ask a model and wait for all of its turn. Raises what the model raises; StreamCut too for a stream that ends without a finish reason."""
-    answer = Accumulator()
+async def read(model: Model, request: Request, show: Show, answer: Accumulator) -> Turn:
+    """Ask a model and wait for all of its turn; `answer` holds what came of it so far.
+
+    Raises what the model raises; StreamCut too for a stream that ends without a finish reason.
+    """
     async with aclosing(model.generate(request)) as chunks:
         async for chunk in chunks:
             value = chunk.json()
@@ -77,6 +79,7 @@ async def read(model: Model, request: Request, show: Show) -> Turn:
                 for field, kind in (("reasoning_content", "reasoning"), ("content", "content")):
                     text = delta.get(field)
                     if isinstance(text, str) and text:
+                        request.record.chunks += 1
                         await show(kind, text)
     choices = answer.completion()["choices"]
     if not choices or choices[0].get("finish_reason") is None:
