@@ -127,7 +127,9 @@ class _Pool:
         self._places = asyncio.Semaphore(CONNECTIONS)
         self._idle: list[_Connection] = []
         self._taken = 0
-        self._back = asyncio.Event()
+        self._trying = 0
+        self._given_back = 0
+        self._news = asyncio.Event()
         self._closed = False
 
     @asynccontextmanager
@@ -166,37 +168,56 @@ class _Pool:
         await self._drop_idle()
 
     async def _begin(self) -> _Connection:
-        """BEGIN shows whether a kept connection still works, at no extra price. One that does not speaks for the others.
+        """A connection in a transaction.
 
-        Where the server takes no more connections, those that are there have to do.
+        Where the server takes no more connections, those that are there have to do: whoever
+        got none waits for one of them. Where there are none, and no other try has got one,
+        the server is away, and that is said at once.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience
         while True:
             if self._closed:
                 raise StoreUnavailable("the store is closed")
-            began = loop.time()
-            self._taken += 1
+            began, given_back = loop.time(), self._given_back
+            self._trying += 1
             try:
-                if self._idle:
-                    try:
-                        return await self._started(self._idle.pop())
-                    except psycopg.OperationalError:
-                        await self._drop_idle()
-                return await self._started(await psycopg.AsyncConnection.connect(self._target, autocommit=True))
-            except BaseException as error:
-                self._free()
-                if not isinstance(error, psycopg.OperationalError) or not (self._taken or self._idle) or loop.time() - began > _AT_ONCE:
+                connection = await self._opened()
+            except psycopg.OperationalError as error:
+                if loop.time() - began > _AT_ONCE:
                     raise
-            if not self._idle:
+                refused = error
+            else:
+                self._taken += 1
+                return connection
+            finally:
+                self._trying -= 1
+                self._tell()
+            while not self._idle and self._given_back == given_back:
+                if not (self._taken or self._trying):
+                    raise refused
                 async with asyncio.timeout_at(until):
-                    await self._back.wait()
+                    await self._news.wait()
+
+    async def _opened(self) -> _Connection:
+        """BEGIN shows whether a kept connection still works, at no extra price. One that does not speaks for the others."""
+        if self._idle:
+            try:
+                return await self._started(self._idle.pop())
+            except psycopg.OperationalError:
+                await self._drop_idle()
+        return await self._started(await psycopg.AsyncConnection.connect(self._target, autocommit=True))
 
     def _free(self) -> None:
-        """One connection less is in use, or will be: whoever waits for one looks again."""
+        """One connection less is in use."""
         self._taken -= 1
-        self._back.set()
-        self._back = asyncio.Event()
+        self._given_back += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        """Whoever waits for a connection looks again."""
+        self._news.set()
+        self._news = asyncio.Event()
 
     async def _started(self, connection: _Connection) -> _Connection:
         overdue = asyncio.get_running_loop().call_later(self._patience / 5, _cut, connection)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from servers import Postgres
 
 from gateway.store import StoreUnavailable, open_store
@@ -111,3 +112,46 @@ def test_hosts_are_told_apart_by_the_url_alone() -> None:
     assert "target_session_attrs=read-write" in _target("postgresql://a,b/x")
     assert "target_session_attrs" not in _target("postgresql://a/x")
     assert "target_session_attrs=any" in _target("postgresql://a,b/x?target_session_attrs=any")
+
+
+async def test_a_server_that_is_away_is_noticed_at_once_by_all_who_ask_together(postgres, tmp_path, key):
+    """A balancer takes every connection and ends it, as it does while no server is behind it."""
+    url, folder = postgres.fresh(), conninfo_to_dict(postgres.uri)["host"]
+    away, tries, pipes = False, 0, set()
+
+    async def served(reader, writer):
+        nonlocal tries
+        tries += away
+        if away:
+            await asyncio.sleep(0.002 * (1 + tries % 3))
+            writer.close()
+            return
+        there, back = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.5432")
+        pipes.update((writer, back))
+        await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer), return_exceptions=True)
+
+    async with await asyncio.start_server(served, "127.0.0.1", 0) as balancer:
+        here = f"host=127.0.0.1&port={balancer.sockets[0].getsockname()[1]}&sslmode=disable&gssencmode=disable"
+        store = await open_store(url.replace(f"host={folder}", here), tmp_path)
+        try:
+            await store.add_key(key())
+            away = True
+            for pipe in pipes:
+                pipe.close()
+            async with asyncio.timeout(5):
+                refused = await asyncio.gather(*(store.keys() for _ in range(8)), return_exceptions=True)
+            assert {type(error) for error in refused} == {StoreUnavailable}
+            assert tries < 20, "each of them tries once or twice"
+            away = False
+            assert await store.keys() == [key()]
+        finally:
+            await store.aclose()
+            for pipe in pipes:
+                pipe.close()
+
+
+async def _pass_on(reader, writer):
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
