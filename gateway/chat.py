@@ -131,6 +131,14 @@ class Record(msgspec.Struct):
     run_id: str | None = None
     session: str | None = None
 
+    def answered(self) -> tuple[str | None, str | None]:
+        """Provider and model that answered; where none did, those that were asked last."""
+        if self.provider is None:
+            for attempt in reversed(self.attempts):
+                if attempt.skipped is None:
+                    return attempt.provider, attempt.model
+        return self.provider, self.target_model
+
     def note(self, text: str) -> None:
         """Add one entry to `x-thinkgate-transforms`, once."""
         if text not in self.transforms:

@@ -12,14 +12,15 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from gateway.config import Secret
 from gateway.errors import Forbidden, InvalidRequest, Unauthorized
 from gateway.keys import Authority, Holder
 
 _CREDENTIAL = re.compile(rb"[!-~]{1,512}")
-_IN_QUERY = re.compile(rb"(?:^|&)(?:api[-_]?key|key|x-api-key|access_token|token|authorization)=", re.IGNORECASE)
+_IN_QUERY = re.compile(r"(?:x-)?api-?key|key|(?:access-|auth-)?token|authorization|bearer")
+_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::\d{1,5})?")
 
 
@@ -32,34 +33,34 @@ class Auth:
         self._digests = [_digest(key) for key in keys]
         self._admin = _digest(admin) if admin else None
         self._hosts = {host.lower() for host in hosts}
+        """names, and names with the one port that they may be used with"""
         self._open = open_to_all
         self._authority = authority or Authority()
 
-    def check(self, headers: Mapping[bytes, bytes], client: str | None, query: bytes) -> Holder | None:
-        """Let a request in, or raise Unauthorized, Forbidden or InvalidRequest. Gives the holder of a virtual key."""
-        if query and _IN_QUERY.search(query):
-            raise InvalidRequest(
-                "a credential in the query string is not accepted; send it as `Authorization: Bearer` or `x-api-key`", code="credential_in_query"
-            )
+    def check(self, headers: Mapping[bytes, bytes], client: str | None) -> Holder | str:
+        """Let a request in, or raise Unauthorized, Forbidden or InvalidRequest.
+
+        Gives the holder of a virtual key, else a tenant: that of a key of the server, or "".
+        """
         given = credential(headers)
         if self._digests or self._authority.needed:
             if given is None:
                 raise Unauthorized("no API key was given; send it as `Authorization: Bearer KEY` or `x-api-key: KEY`")
             digest = hashlib.sha256(given).digest()
             if any([hmac.compare_digest(digest, known) for known in self._digests]):  # a list: every key is compared, always
-                return None
+                return self._authority.tenant(digest)
             return self._authority.identify(given, digest)
         if not self._open:
             self.check_local(headers, client)
-        return None
+        return ""
 
-    def check_admin(self, headers: Mapping[bytes, bytes], client: str | None, query: bytes) -> None:
+    def check_admin(self, headers: Mapping[bytes, bytes], client: str | None) -> None:
         """Let an administrator in: by the admin key, or, where no key at all is configured, by being on this machine."""
-        if query and _IN_QUERY.search(query):
-            raise InvalidRequest("a credential in the query string is not accepted", code="credential_in_query")
         if self._admin is None:
-            if self._digests or self._open or self._authority.needed:
+            if self._digests or self._authority.needed:
                 raise Forbidden("no admin key is configured (server.admin_key), so /admin is closed", code="admin_disabled")
+            if self._open and any(name in headers for name in _FORWARDED):  # through a proxy on this machine everybody is on this machine
+                raise Forbidden("a forwarded request needs an admin key (server.admin_key)", code="admin_disabled")
             self.check_local(headers, client)
             return
         given = credential(headers)
@@ -82,7 +83,16 @@ class Auth:
         if match is None:
             return False
         name = match[1].strip("[]").lower()
-        return name == "localhost" or name in self._hosts or is_loopback(name)
+        return name == "localhost" or name in self._hosts or host.lower() in self._hosts or is_loopback(name)
+
+
+def check_query(query: bytes) -> None:
+    """Refuse a credential in a URL, where logs and histories keep it."""
+    for name in parse_qs(query.decode("latin-1"), keep_blank_values=True):
+        if _IN_QUERY.fullmatch(name.lower().replace("_", "-")):
+            raise InvalidRequest(
+                "a credential in the query string is not accepted; send it as `Authorization: Bearer` or `x-api-key`", code="credential_in_query"
+            )
 
 
 def _digest(key: Secret) -> bytes:

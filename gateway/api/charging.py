@@ -61,6 +61,7 @@ def settle(visit: Visit, status: int, failed: GatewayError | None) -> Mapping[st
 
 def row(record: Record, status: int, kind: str | None, team: str | None, counts: Mapping[str, int], estimated: bool, ended: float, now: float) -> RequestRow:
     """A request as the store keeps it. It `ended` at a moment that the record's clock calls `now`."""
+    provider, target_model = record.answered()
     return RequestRow(
         id=record.id,
         time=ended - (now - record.started),
@@ -71,8 +72,8 @@ def row(record: Record, status: int, kind: str | None, team: str | None, counts:
         key_id=record.tenant or None,
         team=team,
         kind=kind,
-        provider=record.provider,
-        target_model=record.target_model,
+        provider=provider,
+        target_model=target_model,
         stream=record.stream,
         prompt_tokens=counts.get("prompt", 0),
         completion_tokens=counts.get("completion", 0),
@@ -141,10 +142,14 @@ _RATES = {
 }
 
 
-def identify(record: Record, holder: Holder | None) -> None:
-    """Write into a request's record whose it is."""
-    if holder is not None:
-        record.tenant, record.key = holder.id, holder.name
+def identify(visit: Visit, who: Holder | str) -> None:
+    """Keep whose request it is: the holder's of a virtual key, or a tenant's."""
+    record = visit.record
+    if isinstance(who, str):
+        record.tenant = who
+    else:
+        visit.holder = who
+        record.tenant, record.key = who.id, who.name
 
 
 def _duration(seconds: float) -> bytes:

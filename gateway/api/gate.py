@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.api.answering import send_error
-from gateway.api.auth import is_loopback
+from gateway.api.auth import check_query, is_loopback
 from gateway.api.charging import identify
 from gateway.api.state import State, Visit
 from gateway.chat import Record
@@ -24,6 +24,7 @@ OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/console"})
 """Paths that need no key; nor do the console's files below /console/. /metrics is open to clients on this machine."""
 
 _MESSAGES = ("/messages", "/messages/count_tokens")  # their clients expect errors in Anthropic's form
+_MODELS = ("/v1/models", "/models")  # those of Anthropic's clients too
 
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
@@ -52,17 +53,19 @@ class Gate:
             return
         state = self._state()
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        record = Record(id=request_id(headers), endpoint="messages" if scope["path"].endswith(_MESSAGES) else "other")
+        messages = scope["path"].endswith(_MESSAGES) or (b"anthropic-version" in headers and scope["path"].startswith(_MODELS))
+        record = Record(id=request_id(headers), endpoint="messages" if messages else "other")
         visit = Visit(state, record, headers, scope.get("query_string", b""))
         scope["visit"] = visit
         try:
             check_shape(scope)
             path, client = scope["path"], scope["client"][0] if scope.get("client") else None
+            if visit.query:
+                check_query(visit.query)
             if path.startswith("/admin"):
-                state.auth.check_admin(headers, client, scope.get("query_string", b""))
+                state.auth.check_admin(headers, client)
             elif not is_open(path, client):
-                visit.holder = await holder(state, headers, client, scope.get("query_string", b""))
-                identify(record, visit.holder)
+                identify(visit, await asking(state, headers, client))
             if b"upgrade" in headers and headers[b"upgrade"].lower() == b"websocket":
                 raise UpgradeRequired("WebSocket is not served here; use HTTP")
         except GatewayError as error:
@@ -72,14 +75,14 @@ class Gate:
         await self._direct.get(scope["path"], self._app)(scope, receive, send)
 
 
-async def holder(state: State, headers: dict[bytes, bytes], client: str | None, query: bytes) -> Holder | None:
+async def asking(state: State, headers: dict[bytes, bytes], client: str | None) -> Holder | str:
     """Who asks. A key that nobody knows may have been made on another replica a moment ago, so the store is asked before it is refused."""
     try:
-        return state.auth.check(headers, client, query)
+        return state.auth.check(headers, client)
     except UnknownKey:
         if not await state.ledger.seek():
             raise
-    return state.auth.check(headers, client, query)
+    return state.auth.check(headers, client)
 
 
 def request_id(headers: dict[bytes, bytes]) -> str:

@@ -16,18 +16,22 @@ _TRANSFORMS = 1024  # bytes of x-thinkgate-transforms
 
 
 def response_headers(record: Record, limits: Headers | None = None) -> Headers:
-    """Who answered, after what, and how long it took so far. `limits`: those of the client's key, beside which the upstream's are not its business."""
+    """Who answered, or was asked last, after what, and how long it took so far.
+
+    `limits`: those of the client's key; beside them the upstream's are not its business.
+    """
     ident = record.id.encode("ascii")
     headers: Headers = [(b"x-request-id", ident)]
     if record.endpoint.startswith("messages"):
         headers.append((b"request-id", ident))
-    if record.provider is not None:
-        headers.append((b"x-thinkgate-provider", _name(record.provider)))
-        headers.append((b"x-thinkgate-model", _name(record.target_model or "")))
+    provider, model = record.answered()
+    if provider is not None:
+        headers.append((b"x-thinkgate-provider", _name(provider)))
+        headers.append((b"x-thinkgate-model", _name(model or "")))
     if record.attempts:
-        exchanges = [a.label() for a in record.attempts if a.skipped is None]
+        exchanges = [attempt.label() for attempt in record.attempts if attempt.skipped is None]
+        headers.append((b"x-thinkgate-attempts", b"%d" % len(exchanges)))
         if exchanges:
-            headers.append((b"x-thinkgate-attempts", b"%d" % len(exchanges)))
             headers.append((b"x-thinkgate-chain", _name(",".join(exchanges))))
     if record.transforms:
         headers.append((b"x-thinkgate-transforms", _ascii(clipped(record.transforms))))

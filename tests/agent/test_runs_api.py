@@ -324,3 +324,20 @@ async def test_a_streamed_run_is_paid_by_its_key(a: Upstream) -> None:
             return any(row["name"] == "one" and row["cost"] == pytest.approx(0.0016) for row in usage)
 
         await until(paid)
+
+
+async def test_each_key_of_the_server_has_its_own_runs_and_sessions(a: Upstream) -> None:
+    """CONTRACT 8: a session is bound to the key, also where the keys are the server's."""
+    one, two = ({"authorization": f"Bearer key-number-{name}-0123456789"} for name in ("one", "two"))
+    server = "keys: [key-number-one-0123456789, key-number-two-0123456789]"
+    says(a, "mine", "and mine")
+    async with serving(yaml({"a": a.url}, server=server, more=AGENTS)) as world:
+        run = (await start(world, "calc", one, session_id="s", background=True)).json()["id"]
+        assert (await ended(world, run, headers=one))["output"] == "mine"
+        mine = [(await world.client.get(path, headers=one)).status_code for path in (f"/v1/runs/{run}", f"/v1/runs/{run}/events", "/v1/sessions/s")]
+        others = [(await world.client.get(path, headers=two)).status_code for path in (f"/v1/runs/{run}", f"/v1/runs/{run}/events", "/v1/sessions/s")]
+        again = (await start(world, "calc", two, session_id="s")).json()["output"]
+        asked = len(a.requests[1].json["messages"])
+
+    assert (mine, others) == ([200, 200, 200], [404, 404, 404])
+    assert (again, asked) == ("and mine", len(a.requests[0].json["messages"])), "nothing of the other's session"

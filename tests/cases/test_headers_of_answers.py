@@ -48,7 +48,7 @@ async def test_failure_names_whom_was_asked(a: Upstream, b: Upstream, body: dict
     own = common(got)
     own.pop("transforms", None)
     assert got.status_code == 502
-    assert own == {"attempts": "2", "chain": "a=500,b=server"}
+    assert own == {"attempts": "2", "chain": "a=500,b=server", "provider": "b", "model": "b-model"}
 
 
 @ASKED

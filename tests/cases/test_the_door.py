@@ -66,15 +66,47 @@ async def test_every_route_but_the_open_ones_needs_a_key(a: Upstream, credential
     assert len(a.requests) == (2 if status == 200 else 0)
 
 
-@pytest.mark.parametrize("query", [f"api_key={KEY}", f"a=1&key={KEY}", f"access_token={KEY}", f"API-KEY={KEY}"])
+IN_QUERIES = ["api_key", "a=1&key", "access_token", "API-KEY", "api%5Fkey", "x_api_key", "bearer", "Authorization", "apikey", "k%65y"]
+
+
+@pytest.mark.parametrize("query", [f"{name}={KEY}" for name in IN_QUERIES])
 @pytest.mark.parametrize("server", [KEYED, ""], ids=["keys", "no keys"])
 async def test_a_credential_in_the_query_is_refused(a: Upstream, query: str, server: str) -> None:
     async with serving(yaml({"a": a.url}, server=server)) as running:
         got = await running.client.post(f"/v1/chat/completions?{query}", content=BODY, headers={**JSON, "x-api-key": KEY})
 
-    assert (got.status_code, got.json()["error"]["code"]) == (400, "credential_in_query")
-    assert KEY not in got.text
+        opened = [await running.client.get(f"{path}?{query}") for path in ("/healthz", "/", "/console", "/admin/config", "/metrics")]
+
+    for answer in (got, *opened):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "credential_in_query")
+        assert KEY not in answer.text
     assert a.requests == []
+
+
+async def test_a_name_with_a_port_is_one_of_this_machine_with_that_port() -> None:
+    async with serving(yaml({"a": "mock://"}, server="hosts: ['gx.local:81', other.local]")) as running:
+        found = {host: (await running.client.get("/v1/models", headers={"host": host})).status_code for host in NAMED}
+
+    assert found == NAMED
+
+
+NAMED = {"gx.local:81": 200, "GX.local:81": 200, "gx.local": 403, "gx.local:82": 403, "other.local": 200, "other.local:9": 200}
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"), [({}, 200), ({"host": "evil.example"}, 403), ({"x-forwarded-for": "203.0.113.9"}, 403), ({"forwarded": "for=x"}, 403)]
+)
+async def test_an_open_gateway_without_keys_lets_this_machine_administer_it(sent: dict[str, str], status: int) -> None:
+    """Not what came through a proxy on this machine: that may be anybody's."""
+    async with serving(yaml({"a": "mock://"}, server="open: true")) as running:
+        assert (await running.client.get("/admin/config", headers=sent)).status_code == status
+
+
+async def test_who_lists_models_in_anthropics_form_is_refused_in_it() -> None:
+    async with serving(yaml({"a": "mock://"}, server=KEYED)) as running:
+        got = await running.client.get("/v1/models", headers={"anthropic-version": "2023-06-01"})
+
+    assert (got.status_code, got.json()["type"], got.json()["error"]["type"]) == (401, "error", "authentication_error")
 
 
 @pytest.mark.parametrize(

@@ -420,3 +420,15 @@ async def test_without_a_retention_only_what_a_budget_needs_is_written(a: Upstre
         found = await rows(running)
 
     assert [row["key"] for row in found] == ["two"]
+
+
+async def test_a_request_that_nobody_answered_is_a_failure_of_the_provider_that_was_asked_last(a: Upstream) -> None:
+    a.reply({"error": {"message": "boom"}}, status=500)
+    async with serving(yaml({"a": a.url}, a="retries: 0")) as running:
+        await running.chat()
+        await running.gateway.ledger.usage.flush()
+        (row,) = (await running.client.get("/admin/requests")).json()["data"]
+        used = (await running.client.get("/admin/usage?by=provider")).json()["data"]
+
+    assert (row["provider"], row["target_model"], row["class"]) == ("a", "a-model", "providers_exhausted")
+    assert [(one["name"], one["requests"], one["failed"]) for one in used] == [("a", 1, 1)]
