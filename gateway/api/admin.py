@@ -65,7 +65,9 @@ def masked(value: Any, name: str = "") -> Any:
     if is_dataclass(value):
         return {f.name: masked(getattr(value, f.name), f.name) for f in fields(value) if f.name not in ("places", "warnings")}
     if isinstance(value, Mapping):
-        return {key: "***" if name == "headers" else masked(item) for key, item in value.items()}
+        return {key: "***" if name in ("headers", "env") else masked(item) for key, item in value.items()}
+    if name == "command" and value:
+        return [value[0], *("***" for _ in value[1:])]
     if isinstance(value, tuple | list):
         return [masked(item) for item in value]
     if isinstance(value, Path | date):
@@ -73,4 +75,6 @@ def masked(value: Any, name: str = "") -> Any:
     if name in ("store", "shared") and isinstance(value, str):
         scheme, _, rest = value.partition("://")
         return value if scheme == "sqlite" else f"{scheme}://***@{rest.rpartition('@')[2].partition('?')[0]}"
+    if name == "url" and isinstance(value, str) and "?" in value:
+        return f"{value.partition('?')[0]}?***"
     return "***" if name == "proxy" and value else value

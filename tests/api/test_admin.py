@@ -41,13 +41,24 @@ async def test_only_the_admin_key_opens_it(key: str, status: int) -> None:
 
 async def test_the_config_is_shown_without_its_secrets() -> None:
     text = yaml({"a": "mock://"}, server=f"keys: [{KEY}]\nadmin_key: {ADMIN}", a="headers: {x-team: secret-header-value}")
+    text += """
+agents:
+  plain:
+    pattern: simple
+    model: m
+    mcp:
+      own: {command: [server, --token, secret-argument], env: {TOKEN: secret-variable}}
+      far: {url: "http://127.0.0.1:9/mcp?key=secret-in-url", headers: {x-key: secret-of-server}}
+"""
     async with serving(text) as running:
         answer = await running.client.get("/admin/config", headers={"x-api-key": ADMIN})
 
     shown = answer.json()["config"]
     assert shown["providers"]["a"]["api_keys"] == ["***"]
     assert shown["models"]["m"]["chain"][0]["provider"] == "a"
-    for secret in (KEY, ADMIN, "key-of-a", "secret-header-value"):
+    assert shown["agents"]["plain"]["mcp"]["own"]["command"] == ["server", "***", "***"]
+    assert shown["agents"]["plain"]["mcp"]["far"]["url"] == "http://127.0.0.1:9/mcp?***"
+    for secret in (KEY, ADMIN, "key-of-a", "secret-header-value", "secret-argument", "secret-variable", "secret-in-url", "secret-of-server"):
         assert secret not in answer.text
 
 
