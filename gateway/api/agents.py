@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request as Web
 from starlette.responses import Response, StreamingResponse
@@ -93,13 +93,13 @@ async def start(web: Web) -> Response:
             if visit.admission is not None:  # the run is one request of its key for as long as it is under way
                 runs.hold(live.id, partial(visit.admission.settle, usd=0.0))
                 visit.admission = None
-            return _told(web, {**live.row.public(), "run_id": live.id}, 202)
+            return json_response(web, {**live.row.public(), "run_id": live.id}, 202)
         if body.get("stream") is True:
             streams = True
             return _stream(web, _of_live(live, visit))
         await live.done()
         live.account(visit.record)
-        return _told(web, live.row.public())
+        return json_response(web, live.row.public())
     except GatewayError as error:
         status, failed = error.status, error
         raise
@@ -182,14 +182,14 @@ async def approve(web: Web) -> Response:
     if body.get("arguments") is not None and not isinstance(body["arguments"], dict):
         raise InvalidRequest("`arguments` must be an object", param="arguments")
     row = await visit.state.runs.approve(web.path_params["id"], await _tenant(web), body)
-    return _told(web, row.public())
+    return json_response(web, row.public())
 
 
 async def more_input(web: Web) -> Response:
     """The next message of the user, for a run that waits or is incomplete."""
     visit, body = visit_of(web), await read_json(web)
     row = await visit.state.runs.more(web.path_params["id"], await _tenant(web), messages_of(body.get("input")))
-    return _told(web, row.public())
+    return json_response(web, row.public())
 
 
 async def fork(web: Web) -> Response:
@@ -204,7 +204,7 @@ async def fork(web: Web) -> Response:
     if visit.holder is not None and body.get("model"):
         visit.holder.check(body["model"])
     row = await visit.state.runs.fork(web.path_params["id"], visit.record.tenant, seq, body.get("model"), body.get("prompt"), body.get("tool_result"))
-    return _told(web, row.public())
+    return json_response(web, row.public())
 
 
 async def session(web: Web) -> Response:
@@ -227,10 +227,6 @@ def _name(visit: Visit, live: Live | Elsewhere) -> None:
     visit.record.run_id, visit.record.session = live.id, live.row.session_id
 
 
-def _told(web: Web, value: Any, status: int = 200) -> Response:
-    return json_response(web, value, status)
-
-
 async def _of_live(live: Live | Elsewhere, visit: Visit) -> AsyncGenerator[Event | Delta]:
     try:
         async with aclosing(live.listen()) as items:
@@ -244,7 +240,8 @@ async def _of_live(live: Live | Elsewhere, visit: Visit) -> AsyncGenerator[Event
 
 def _stream(web: Web, items: AsyncGenerator[Event | Delta], visibility: str = "summary") -> Response:
     """Named events with the journal's numbers as ids; a piece of text is an event without one, for whoever listens now."""
-    keepalive = visit_of(web).state.server.keepalive
+    visit = visit_of(web)
+    keepalive = visit.state.server.keepalive
 
     async def written() -> AsyncIterator[bytes]:
         async with aclosing(items):
@@ -269,7 +266,7 @@ def _stream(web: Web, items: AsyncGenerator[Event | Delta], visibility: str = "s
                     await asyncio.wait((pending,))
 
     response = StreamingResponse(written(), media_type="text/event-stream", headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
-    response.raw_headers += response_headers(visit_of(web).record)
+    response.raw_headers += response_headers(visit.record, visit.limits)
     return response
 
 

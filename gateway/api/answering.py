@@ -36,8 +36,8 @@ def visit_of(web: Web) -> Visit:
 
 def json_response(web: Web, value: Any, status: int = 200) -> Response:
     """A JSON answer of an ordinary route, with the headers that every answer has."""
-    response = JSONResponse(value, status)
-    response.raw_headers += response_headers(visit_of(web).record)
+    response, visit = JSONResponse(value, status), visit_of(web)
+    response.raw_headers += response_headers(visit.record, visit.limits)
     return response
 
 

@@ -174,9 +174,10 @@ def _anthropic(name: str) -> dict[str, Any]:
 
 async def _gateway_error(web: Web, error: Exception) -> Response:
     assert isinstance(error, GatewayError)
-    status, body = envelope(error, visit_of(web).record)
+    visit = visit_of(web)
+    status, body = envelope(error, visit.record)
     response = JSONResponse(body, status)
-    response.raw_headers += error_headers(visit_of(web).record, error)
+    response.raw_headers += error_headers(visit.record, error, visit.limits)
     if isinstance(error, MethodNotAllowed) and error.allow:
         response.headers["allow"] = ", ".join(error.allow)
     return response

@@ -209,6 +209,19 @@ async def test_a_key_sees_its_models_alone(a: Upstream) -> None:
     assert (hidden.status_code, shown.status_code) == (403, 200)
 
 
+async def test_a_limited_key_sees_its_limits_on_runs_too(a: Upstream) -> None:
+    """X-ratelimit headers stand on success, failure and streams alike (CONTRACT 5)."""
+    a.reply(completion(), repeat=4)
+    agent = "agents:\n  plain: {pattern: simple, model: m}\n"
+
+    async with serving(keyed(a.url, f"one: {{key: {ONE}, rpm: 3}}", agent)) as running:
+        bodies = ({"input": "x"}, {"input": "x", "stream": True}, {"input": "x", "background": True}, {"input": "x"})
+        got = [await running.client.post("/v1/agents/plain/runs", json=body, headers=bearer(ONE)) for body in bodies]
+
+    assert [each.status_code for each in got] == [200, 200, 202, 429]
+    assert [each.headers["x-ratelimit-remaining-requests"] for each in got] == ["2", "1", "0", "0"]
+
+
 async def test_ours_are_the_limits_that_a_limited_key_sees_and_the_upstreams_else(a: Upstream) -> None:
     theirs = {"x-ratelimit-limit-requests": "9999", "x-ratelimit-remaining-tokens": "7"}
     a.reply(completion(), headers=theirs, repeat=2)
