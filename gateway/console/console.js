@@ -26,6 +26,7 @@ function visit(signal, parts, query) {
     id: parts[1] ? decoded(parts[1]) : null,
     query,
     signal,
+    locked,
     /** Do something now and again and again, while the page is looked at; gives what does it at once. A refusal is shown on top of what stands there. */
     async every(ms, act) {
       const trouble = h("div", {});

@@ -20,10 +20,6 @@ export class Journal {
     if (!yes) this._still();
   }
 
-  broken(why) {
-    this._add("bad", "Following broke off", h("pre", {}, why));
-  }
-
   /** One event of the stream. */
   take(type, event) {
     if (type === "delta") {

@@ -5,6 +5,7 @@ import { card, empty, facts, field, fill, h, none, pill, pressed, table } from "
 import { compact, day, grade, moment, money, number, span } from "./format.js";
 
 const PAGE = 50;
+const GROWS = 500; // requests that come on top of pages that were opened: after that only the newest are shown, a page may stand open for days
 const COLUMNS = [["Time", "when"], ["", "state"], ["Model", "name"], ["Key", "who"], ["Answered by", "target"], ["Tokens", "count"], ["Cost", "count"], ["Took", "count"]];
 
 export async function page(here) {
@@ -16,6 +17,7 @@ async function list(here) {
   let rows = [];
   let next = null;
   let paged = false;
+  let grown = 0;
   const body = h("div", {});
   const more = h("button", { type: "button", id: "more", onclick: older }, "Older requests");
   const key = h("input", { value: asked.key_name, id: "by-key", list: "key-names", placeholder: "all keys", autocomplete: "off" });
@@ -46,7 +48,7 @@ async function list(here) {
       const got = await admin("requests", { query: { ...asked, limit: PAGE, before: next }, signal: here.signal });
       rows.push(...got.data);
       next = got.next;
-      paged = true;
+      [paged, grown] = [true, 0];
       draw();
     });
   }
@@ -56,7 +58,8 @@ async function list(here) {
     const known = new Set(rows.map(mark));
     const fresh = got.data.filter((row) => !known.has(mark(row)));
     if (rows.length && !fresh.length) return;
-    if (!paged || fresh.length === got.data.length) {
+    grown += fresh.length;
+    if (!paged || fresh.length === got.data.length || grown > GROWS) {
       rows = got.data;
       next = got.next;
       paged = false;

@@ -1,12 +1,13 @@
 // Runs of agents: the list, and one with its journal as it is written.
 
 import { admin, adminEvents } from "./api.js";
-import { card, choice, empty, facts, field, fill, h, pill, pressed, table, tell } from "./dom.js";
+import { alarm, card, choice, empty, facts, field, fill, h, pill, pressed, table, tell } from "./dom.js";
 import { ago, compact, day, moment, money, number, RUN, span } from "./format.js";
 import { Journal } from "./journal.js";
 
 const COLUMNS = [["Begun", "when"], ["", "state"], ["Agent", "name"], ["Key", "who"], ["Answer", "words"], ["Steps", "count"], ["Tokens", "count"], ["Cost", "count"], ["Took", "count"]];
 const PAGE = 50;
+const GROWS = 500; // runs that come on top of pages that were opened: after that only the newest are shown
 const OVER = new Set(["completed", "incomplete", "failed", "cancelled"]);
 
 export async function page(here) {
@@ -22,6 +23,7 @@ async function list(here) {
   let rows = [];
   let next = null;
   let paged = false;
+  let opened = 0;
   here.root.append(h("h1", {}, "Runs"), h("form", { class: "filters", onsubmit: filter }, field("Status", status), field("Agent", agent)), h("section", { class: "card" }, body, h("div", { class: "after" }, more)));
 
   function filter(event) {
@@ -40,7 +42,7 @@ async function list(here) {
       const got = await admin("runs", { query: { ...asked, limit: PAGE, before: next }, signal: here.signal });
       rows.push(...got.data);
       next = got.next;
-      paged = true;
+      [paged, opened] = [true, rows.length];
       draw();
     });
   }
@@ -48,11 +50,12 @@ async function list(here) {
   await here.every(3000, async () => {
     const got = await admin("runs", { query: { ...asked, limit: PAGE }, signal: here.signal });
     const fresh = new Map(got.data.map((run) => [run.id, run]));
-    if (paged) {
+    if (paged && rows.length <= opened + GROWS) {
       rows = [...got.data, ...rows.filter((run) => !fresh.has(run.id))];
     } else {
       rows = got.data;
       next = got.next;
+      paged = false;
     }
     draw();
   });
@@ -88,8 +91,9 @@ async function one(here) {
   const head = h("div", {});
   const asks = h("div", {});
   const end = h("div", {});
+  const away = h("div", {});
   const journal = new Journal();
-  here.root.append(h("p", { class: "back" }, h("a", { href: "#/runs" }, "Runs")), head, asks, h("section", { class: "card" }, h("h2", {}, "Journal"), journal.node), end);
+  here.root.append(h("p", { class: "back" }, h("a", { href: "#/runs" }, "Runs")), head, asks, h("section", { class: "card" }, h("h2", {}, "Journal"), journal.node, away), end);
   let run = null;
   let drawn = "";
   let quiet = null;
@@ -120,23 +124,25 @@ async function one(here) {
   let following = false;
   async function follow() {
     following = true;
-    try {
-      while (!here.signal.aborted) {
+    while (!here.signal.aborted) {
+      try {
         for await (const event of await adminEvents(`${path}/events`, here.signal, journal.seq)) {
           journal.take(event.event, JSON.parse(event.data));
           if (event.event === "run.finished") await look();
           else if (event.event !== "delta") soon();
         }
         await look();
-        if (OVER.has(run.status)) return;
-        await new Promise((resolve) => setTimeout(resolve, 1000)); // the gateway went, or something between: go on where we were
+        fill(away);
+        if (OVER.has(run.status)) break;
+      } catch (error) {
+        if (here.signal.aborted || here.locked(error)) break;
+        fill(away, alarm("The run cannot be followed now; it is tried again", error.message));
+        if (error.status >= 400 && error.status < 500) break; // the run is gone
       }
-    } catch (error) {
-      if (error.name !== "AbortError" && !here.signal.aborted) journal.broken(error.message);
-    } finally {
-      following = false;
-      journal.live(false);
+      await new Promise((resolve) => setTimeout(resolve, 1000)); // the gateway went, or something between: go on where we were
     }
+    following = false;
+    journal.live(false);
   }
 
   await look();

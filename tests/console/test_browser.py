@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from browsing import Page, browsing
 from running import KEY, Running, serving, yaml
 from upstream_double import Upstream, completion, delta, finish, role, thought, tool_call, usage
+
+from gateway.store import RequestRow
 
 Browser = tuple[str, dict[str, str]]
 
@@ -332,6 +335,72 @@ async def test_behind_a_proxy_it_may_have_a_path_of_its_own(a: Upstream, browser
             assert page.wrong == []
         server.close()
         await server.wait_closed()
+
+
+async def test_a_run_is_followed_on_after_the_gateway_could_not_be_reached(a: Upstream, browser: Browser) -> None:
+    away, pipes = False, set[asyncio.StreamWriter]()
+    async with serving(conf(a.url, server="")) as running:
+        inner = int(running.url.rsplit(":", 1)[1].split("/")[0])
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if away:
+                writer.transport.abort()
+                return
+            theirs, ours = await asyncio.open_connection("127.0.0.1", inner)
+            pipes.update((writer, ours))
+            await asyncio.gather(pass_on(reader, ours), pass_on(theirs, writer))
+
+        async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            try:
+                while data := await source.read(65536):
+                    target.write(data)
+                    await target.drain()
+            except ConnectionError:
+                pass
+            finally:
+                target.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with browsing(*browser) as page:
+            run = await begin(running, "slow")
+            await page.open(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/console#/runs/{run}")
+            await page.sees("Waits for your word", ".asks")
+            away = True
+            for pipe in pipes:
+                pipe.transport.abort()
+            await page.sees("it is tried again", ".alarm")
+            assert (await running.client.post(f"/v1/runs/{run}/approve", json={"approved": True})).status_code == 200
+            away = False
+            await page.sees("completed", "h1")
+            await page.sees("Ends: completed", "#journal")
+            assert not await page.js("document.querySelector('.alarm')")
+            assert page.wrong == []
+        server.close()
+        await server.wait_closed()
+
+
+async def test_a_list_whose_older_pages_are_open_does_not_grow_for_ever(a: Upstream, browser: Browser) -> None:
+    async with serving(conf(a.url, server="")) as running, console(running, browser) as page:
+        store = running.gateway.ledger.store
+        assert store is not None
+
+        async def come(first: int, number: int) -> None:
+            await store.write_requests([RequestRow(f"r{n}", time.time(), "chat", "m", 200) for n in range(first, first + number)])
+
+        shown = "document.querySelectorAll('tr.leads').length"
+        await come(0, 80)
+        await page.go("#/requests")
+        await page.until(f"{shown} === 50")
+        await page.click("#more")
+        await page.until(f"{shown} === 80")
+        for turn in range(10):
+            await come(100 + 49 * turn, 49)
+            await page.js(LOOK)
+            await page.until(f"{shown} === {80 + 49 * (turn + 1)}")
+        await come(1000, 49)
+        await page.js(LOOK)
+        await page.until(f"{shown} === 50")
+        assert not await page.js("document.querySelector('#more').hidden")
 
 
 async def test_the_config_is_shown_and_read_again(a: Upstream, browser: Browser, tmp_path: Path) -> None:
