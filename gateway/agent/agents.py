@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway import config
-from gateway.agent.broken import Prices, unpriced
+from gateway.agent.broken import unpriced
 from gateway.chat import Model
+from gateway.routing.estimates import Prices
 
 if TYPE_CHECKING:
     from gateway.agent.mcp import Servers

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.agent.turn import Turn
-from gateway.chat import Json, Record
+from gateway.chat import Record
 from gateway.routing import Rates
+from gateway.routing.estimates import PER_TOKEN, Prices, estimated
 
-_PER_TOKEN = 4  # bytes of UTF-8, the usual rule of thumb
 _SAID = ("content", "reasoning_content", "refusal")
-
-Prices = Callable[[str, str], Rates | None]
-"""what a provider's model costs, None: nobody knows"""
 
 
 def unpriced(provider: str, model: str) -> Rates | None:
@@ -30,19 +27,14 @@ def used(record: Record, said: Mapping[str, Any], size: int, prices: Prices, *, 
     """
     if record.cache == "hit" or not record.attempts:
         return None
-    last, told = record.attempts[-1], record.usage
-    provider, model = record.provider or last.provider, record.target_model or last.model
-    if record.first_content is None and not (left and last.kind == "client_gone"):
-        return None if told is None else Turn({}, None, told, record.cost, provider, model)
-    guessed = max(1, record.chunks, _bytes(said) // _PER_TOKEN) if record.first_content is not None else 0
-    usage: Json = dict(told or {})
-    usage["prompt_tokens"] = usage.get("prompt_tokens") or max(1, size // _PER_TOKEN)
-    usage["completion_tokens"] = max(usage.get("completion_tokens") or 0, guessed)
-    usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]
-    cost, rates = record.cost, prices(provider, model)
-    if rates is not None:
-        cost = (cost or 0.0) + max(0.0, rates.cost(usage) - (rates.cost(told) if told else 0.0))
-    return Turn({}, None, usage, cost, provider, model)
+    last, begun = record.attempts[-1], record.first_content is not None
+    found = None
+    if begun or (left and last.kind == "client_gone"):
+        found = estimated(record, size, max(1, record.chunks, _bytes(said) // PER_TOKEN) if begun else 0, prices)
+    elif record.usage is None:
+        return None
+    usage, cost = found or (record.usage, record.cost)
+    return Turn({}, None, usage, cost, record.provider or last.provider, record.target_model or last.model)
 
 
 def _bytes(said: Mapping[str, Any]) -> int:

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from msgspec.structs import replace
 
 from gateway import config
-from gateway.agent.broken import Prices, unpriced, used
+from gateway.agent.broken import unpriced, used
 from gateway.agent.endings import Paused, Stopped
 from gateway.agent.events import Delta, Event
 from gateway.agent.failed import keep, kind_of, recall, says_nothing
@@ -31,6 +31,7 @@ from gateway.agent.turn import Sum, Turn, failures, read
 from gateway.agent.wording import short, text_of
 from gateway.chat import Accumulator, Body, Json, Model, Record, Request, dumps
 from gateway.errors import ClientGone, GatewayError, StreamCut
+from gateway.routing.estimates import Prices
 
 T = TypeVar("T")
 

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
 
 from gateway.api.headers import Headers
 from gateway.api.state import Visit
@@ -14,12 +13,12 @@ from gateway.chat import Json, Record, Request
 from gateway.errors import ClientGone, GatewayError
 from gateway.keys import Holder, Left
 from gateway.routing.bounds import expected_tokens
+from gateway.routing.estimates import PER_TOKEN, counted, estimated
 from gateway.store import RequestRow
 from gateway.telemetry import token_counts
 
 _TOLD = frozenset(("chat", "responses", "messages", "completions"))
 """Endpoints whose answers are text, and so can be estimated where nobody counted."""
-_PER_TOKEN = 4  # bytes of UTF-8, the usual rule of thumb
 _AROUND = 300  # bytes of a plain answer that are not its text
 
 
@@ -97,32 +96,19 @@ def estimate(visit: Visit, status: int, failed: GatewayError | None) -> bool:
         return False
     if record.first_content is None and not (isinstance(failed, ClientGone) and record.attempts[-1].kind == "client_gone"):
         return False  # what failed before its content is not charged by providers
-    told = usage or {}
-    prompt, completion = _number(told, "prompt_tokens"), _number(told, "completion_tokens")
-    guessed = completion_tokens(visit) if record.first_content is not None else 0
-    if prompt and completion >= guessed:
+    found = estimated(record, visit.size, completion_tokens(visit) if record.first_content is not None else 0, visit.state.price)
+    if found is None:
         return False
-    record.usage = {**told, "prompt_tokens": prompt or max(1, visit.size // _PER_TOKEN), "completion_tokens": max(completion, guessed)}
-    record.usage["total_tokens"] = record.usage["prompt_tokens"] + record.usage["completion_tokens"]
-    _charge_more(visit, usage, record.usage)
+    record.usage, record.cost = found
     return True
 
 
 def completion_tokens(visit: Visit) -> int:
     """Tokens of an answer, from its size: a chunk is a token at least, and so are four bytes beyond what the first chunk shows to be its frame."""
     if not visit.record.stream:
-        return max(1, (visit.written - _AROUND) // _PER_TOKEN)
+        return max(1, (visit.written - _AROUND) // PER_TOKEN)
     chunks = visit.record.chunks
-    return max(1, chunks, (visit.written - chunks * visit.envelope) // _PER_TOKEN)
-
-
-def _charge_more(visit: Visit, told: Json | None, usage: Json) -> None:
-    """The estimate at the target's price, less what was charged already."""
-    record = visit.record
-    provider, model = record.provider or record.attempts[-1].provider, record.target_model or record.attempts[-1].model
-    rates = visit.state.price(provider, model)
-    if rates is not None:
-        record.cost = (record.cost or 0.0) + max(0.0, rates.cost(usage) - (rates.cost(told) if told else 0.0))
+    return max(1, chunks, (visit.written - chunks * visit.envelope) // PER_TOKEN)
 
 
 def limit_headers(lefts: Iterable[Left]) -> Headers:
@@ -163,9 +149,4 @@ def _duration(seconds: float) -> bytes:
 def _tokens(usage: Json | None) -> int:
     if usage is None:
         return 0
-    return _number(usage, "total_tokens") or _number(usage, "prompt_tokens") + _number(usage, "completion_tokens")
-
-
-def _number(usage: dict[str, Any], name: str) -> int:
-    value = usage.get(name)
-    return value if type(value) is int and value > 0 else 0
+    return counted(usage, "total_tokens") or counted(usage, "prompt_tokens") + counted(usage, "completion_tokens")
