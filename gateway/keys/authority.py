@@ -190,7 +190,6 @@ class Authority:
         self._holders: dict[bytes, Holder] = {}
         self._seen: dict[bytes, Holder] = {}
         """of secrets that were used: an HMAC costs a request 12 us where nothing of it is in the processor's cache"""
-        self._tenants: dict[bytes, str] = {}
 
     @property
     def needed(self) -> bool:
@@ -207,15 +206,8 @@ class Authority:
 
     def learn(self, rows: Sequence[KeyRow], pepper: bytes) -> None:
         """All keys of the store as they are now."""
-        self._rows, self.pepper, self._tenants = rows, pepper, {}
+        self._rows, self.pepper = rows, pepper
         self._rebuild()
-
-    def tenant(self, mark: bytes) -> str:
-        """Whose runs, sessions and answers those of a key of the server are, by the key's SHA-256: the same on every process of the store."""
-        tenant = self._tenants.get(mark)
-        if tenant is None:
-            tenant = self._tenants[mark] = f"server:{digest_of(self.pepper, mark)[:8].hex()}"
-        return tenant
 
     def identify(self, secret: bytes, mark: bytes | None = None) -> Holder:
         """Whose secret it is; `mark`: its SHA-256, where the caller has it. Raises Unauthorized for one that is unknown, revoked or expired."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-from running import Running, serving
+from running import Running, serving, yaml
 from servers import Valkey
 from test_two_replicas import BEARER, KEY, bearer, eventually, pair, shared, text
 from upstream_double import Upstream, completion
@@ -113,3 +113,16 @@ async def test_without_the_shared_state_each_has_its_own(a: Upstream, own_valkey
             own_valkey.start()
 
     assert [here.status_code, unknown.status_code] == [200, 400]
+
+
+async def test_a_key_of_the_server_finds_its_own_on_every_replica_also_where_each_has_a_store_of_its_own(a: Upstream, valkey: Valkey) -> None:
+    a.reply(completion(), repeat=2)
+    mine, others = KEY, f"{KEY}-of-two"
+    conf = f"{yaml({'a': a.url}, server=f'keys: [{mine}, {others}]')}shared: {valkey.fresh()}\n"
+
+    async with pair(conf) as (one, two):
+        made = (await ask(one, "hi", bearer(mine))).json()["id"]
+        stranger = await ask(two, "go on", bearer(others), previous_response_id=made)
+        follows = await ask(two, "go on", bearer(mine), previous_response_id=made)
+
+    assert [stranger.status_code, follows.status_code] == [400, 200]
