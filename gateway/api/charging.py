@@ -54,6 +54,7 @@ def settle(visit: Visit, status: int, failed: GatewayError | None) -> Mapping[st
     if charges or ledger.retention != 0:
         team = holder.team.name if holder is not None and holder.team is not None else None
         kind = None if failed is None else getattr(failed, "kind", None) or failed.code
+        record.fail = None  # the stream has ended, and what would have written its end has all of it: rows may wait for long
         ledger.usage.put(partial(row, record, status, kind, team, counts, estimated, time.time(), time.perf_counter()), charges)
     return counts
 

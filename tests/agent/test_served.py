@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from agents_yaml import AGENTS, KEYS, asked, says, until
 from running import Running, serving, yaml
 from upstream_double import CUT, HANG, Upstream, chunk, completion, delta, role, tool_call
+
+from gateway.dialects.messages import Writer
 
 ONE = {"authorization": "Bearer key-number-one-0123456789"}
 TWO = {"authorization": "Bearer key-number-two-0123456789"}
@@ -368,3 +371,19 @@ async def test_every_turns_thoughts_begin_on_a_line_of_their_own(world: Running,
     thoughts = ["what is asked", "first the plan", "I need a tool", "it is known", "then the end", "all is there"]
     assert [line for line in lines if line in thoughts] == thoughts
     assert "" not in lines
+
+
+async def test_what_waits_for_the_store_holds_nothing_of_an_answer_that_is_over(world: Running, a: Upstream) -> None:
+    """A store may be away for long, and ten thousand rows may wait for it."""
+
+    def writers() -> int:
+        gc.collect()
+        return sum(isinstance(thing, Writer) for thing in gc.get_objects())
+
+    says(a, "It is 5.")
+    before, usage = writers(), world.gateway.ledger.usage  # what other tests still hold, those that failed for one
+    usage._pause = 60.0
+    body = {"model": "agent/plain", "max_tokens": 50, "stream": True, "messages": [{"role": "user", "content": "2+3?"}]}
+    assert "message_stop" in (await world.client.post("/v1/messages", json=body)).text
+    await until(lambda: len(usage) == 1)
+    assert writers() == before
