@@ -120,7 +120,8 @@ function form(title, key, conf, names, keep) {
   const [rpm, tpm, concurrency] = [count("rpm", "no limit"), count("tpm", "no limit"), count("concurrency", "no limit")];
   const usd = h("input", { id: "key-usd", type: "number", min: "0.000001", step: "any", inputmode: "decimal", placeholder: "no budget", value: key.budget?.usd ?? "" });
   const per = choice(PERIODS, key.budget?.per ?? "month", { id: "key-per", "aria-label": "Budget period" });
-  const expires = h("input", { id: "key-expires", type: "date", value: key.expires ? new Date(key.expires * 1000).toISOString().slice(0, 10) : "" });
+  const ends = key.expires ? new Date(key.expires * 1000).toISOString().slice(0, 10) : "";
+  const expires = h("input", { id: "key-expires", type: "date", value: ends });
   const teams = Object.keys(conf?.teams ?? {});
   const team = choice([["", "none"], ...teams.map((each) => [each, each])], key.team ?? "", { id: "key-team" });
   const tags = h("input", { id: "key-tags", value: (key.tags ?? []).join(", "), placeholder: "none", autocomplete: "off" });
@@ -150,7 +151,8 @@ function form(title, key, conf, names, keep) {
       tpm: number(tpm),
       concurrency: number(concurrency),
       budget: usd.value === "" ? null : { usd: Number(usd.value), per: per.value },
-      expires: expires.value ? new Date(`${expires.value}T00:00:00Z`).getTime() / 1000 : null,
+      // a day that nobody changed stands for the very moment: at its midnight the key would end sooner, perhaps at once
+      expires: expires.value === ends ? key.expires : expires.value ? new Date(`${expires.value}T00:00:00Z`).getTime() / 1000 : null,
       team: team.value || null,
       tags: tags.value.split(",").map((tag) => tag.trim()).filter(Boolean),
     };

@@ -115,6 +115,27 @@ async def test_a_key_is_made_used_seen_and_revoked(a: Upstream, browser: Browser
             assert key not in await page.js("location.href + JSON.stringify(localStorage) + document.cookie + document.documentElement.outerHTML")
 
 
+async def test_other_limits_leave_the_moment_at_which_a_key_ends_as_it_is(a: Upstream, browser: Browser) -> None:
+    ends = int(time.time() // 86400 * 86400) + 86399  # today: its day alone would have ended it already
+    async with serving(conf(a.url)) as running, console(running, browser) as page:
+        headers = {"x-api-key": ADMIN}
+        assert (await running.client.post("/admin/keys", json={"name": "short", "expires": ends}, headers=headers)).status_code == 201
+        await sign_in(page)
+        await page.click("nav a", "Keys")
+        await page.click("button", "Limits")
+        await page.write("#key-concurrency", "3")
+        await page.click("#key-save")
+        await page.sees("3 at a time", "td")
+        (key,) = (await running.client.get("/admin/keys", headers=headers)).json()["data"]
+        assert (key["expires"], key["active"]) == (ends, True)
+        await page.until("!document.querySelector('dialog')")
+        await page.click("button", "Limits")
+        await page.until("Boolean(document.querySelector('#key-expires'))")
+        await page.js("document.querySelector('#key-expires').value = '2099-01-31'")
+        await page.click("#key-save")
+        await page.sees("31 Jan 2099", "td")
+
+
 async def test_a_run_is_seen_live_and_answered(a: Upstream, browser: Browser) -> None:
     async with serving(conf(a.url)) as running, console(running, browser) as page:
         await sign_in(page)
