@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request as Web
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from gateway import sse
 from gateway.agent import Delta, Event, Order, Runs, messages_of, session_id, shown
@@ -96,7 +96,7 @@ async def start(web: Web) -> Response:
             return json_response(web, {**live.row.public(), "run_id": live.id}, 202)
         if body.get("stream") is True:
             streams = True
-            return _stream(web, _of_live(live, visit))
+            return _stream(web, live.listen(), runs.visibility(name), partial(_left, live, visit))
         await live.done()
         live.account(visit.record)
         return json_response(web, live.row.public())
@@ -227,47 +227,63 @@ def _name(visit: Visit, live: Live | Elsewhere) -> None:
     visit.record.run_id, visit.record.session = live.id, live.row.session_id
 
 
-async def _of_live(live: Live | Elsewhere, visit: Visit) -> AsyncGenerator[Event | Delta]:
+async def _left(live: Live | Elsewhere, visit: Visit) -> None:
+    """Who asked for a run and its events has all of them, or listens no more."""
     try:
-        async with aclosing(live.listen()) as items:
-            async for item in items:
-                yield item
-    finally:
         await live.leave()
+    finally:
         live.account(visit.record)
         settle(visit, 200, None)
 
 
-def _stream(web: Web, items: AsyncGenerator[Event | Delta], visibility: str = "summary") -> Response:
-    """Named events with the journal's numbers as ids; a piece of text is an event without one, for whoever listens now."""
+def _stream(web: Web, items: AsyncGenerator[Event | Delta], visibility: str, over: Callable[[], Awaitable[None]] | None = None) -> Response:
+    """Named events with the journal's numbers as ids; a piece of text is an event without one, for whoever listens now.
+
+    `over` is awaited at the end, whatever that is.
+    """
     visit = visit_of(web)
-    keepalive = visit.state.server.keepalive
-
-    async def written() -> AsyncIterator[bytes]:
-        async with aclosing(items):
-            pending: asyncio.Task[Event | Delta] | None = None
-            try:
-                while True:
-                    pending = pending or asyncio.ensure_future(anext(items))
-                    done, _ = await asyncio.wait((pending,), timeout=keepalive or None)
-                    if not done:
-                        yield sse.COMMENT
-                        continue
-                    try:
-                        item = pending.result()
-                    except StopAsyncIteration:
-                        return
-                    pending = None
-                    if (text := _written(item, visibility)) is not None:
-                        yield text
-            finally:
-                if pending is not None:
-                    pending.cancel()
-                    await asyncio.wait((pending,))
-
-    response = StreamingResponse(written(), media_type="text/event-stream", headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+    response = _Followed(items, visibility, visit.state.server.keepalive, over)
     response.raw_headers += response_headers(visit.record, visit.limits)
     return response
+
+
+class _Followed(StreamingResponse):
+    """A stream of events. What ends with it ends outside of Starlette's cancel scope: in there a client that leaves cuts short each `await` of a `finally`."""
+
+    def __init__(self, items: AsyncGenerator[Event | Delta], visibility: str, keepalive: float, over: Callable[[], Awaitable[None]] | None) -> None:
+        self._items = items
+        self._over = over
+        self._next: asyncio.Task[Event | Delta] | None = None
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        super().__init__(self._texts(visibility, keepalive), media_type="text/event-stream", headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            try:
+                if self._next is not None:
+                    self._next.cancel()
+                    await asyncio.wait((self._next,))
+                await self._items.aclose()
+            finally:
+                if self._over is not None:
+                    await self._over()
+
+    async def _texts(self, visibility: str, keepalive: float) -> AsyncIterator[bytes]:
+        while True:
+            self._next = self._next or asyncio.ensure_future(anext(self._items))
+            done, _ = await asyncio.wait((self._next,), timeout=keepalive or None)
+            if not done:
+                yield sse.COMMENT
+                continue
+            came, self._next = self._next, None
+            try:
+                text = _written(came.result(), visibility)
+            except StopAsyncIteration:
+                return
+            if text is not None:
+                yield text
 
 
 def _written(item: Event | Delta, visibility: str) -> bytes | None:

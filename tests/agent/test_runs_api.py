@@ -341,3 +341,45 @@ async def test_each_key_of_the_server_has_its_own_runs_and_sessions(a: Upstream)
 
     assert (mine, others) == ([200, 200, 200], [404, 404, 404])
     assert (again, asked) == ("and mine", len(a.requests[0].json["messages"])), "nothing of the other's session"
+
+
+async def test_the_stream_of_a_new_run_shows_what_the_agent_lets_clients_see_and_no_more(world: Running, a: Upstream) -> None:
+    """CONTRACT 8: `hidden` keeps thoughts out of every event that a client gets."""
+    seen = {}
+    for agent in ("quiet", "open"):
+        says(a, "a secret plan", "It is 5.")
+        told = events((await start(world, agent, stream=True)).text)
+        seen[agent] = {name for _, name, _ in told} | {data["kind"] for _, name, data in told if name == "delta"}
+        assert ("a secret plan" in json.dumps(told)) == (agent == "open")
+    assert not {"thought", "reasoning"} & seen["quiet"]
+    assert {"thought", "reasoning"} <= seen["open"]
+
+
+async def test_a_client_that_leaves_an_event_stream_gives_back_its_place(a: Upstream, caplog: pytest.LogCaptureFixture) -> None:
+    """Before the first event, and after some of them; the run of a stream that nobody reads ends."""
+    one, body = {"authorization": "Bearer key-number-one-0123456789"}, {"input": "x", "stream": True}
+    limited = KEYS.replace('0123456789"}', '0123456789", concurrency: 1}', 1)
+    async with serving(yaml({"a": a.url}, more=AGENTS + limited)) as world:
+        a.stream(role(), delta("late"), HANG, repeat=None)
+        came = iter([{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}])
+
+        async def receive() -> Any:
+            return next(came, {"type": "http.disconnect"})
+
+        async def send(message: Any) -> None:
+            """Nobody reads it."""
+
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), *((name.encode(), value.encode()) for name, value in one.items())]
+        path = "/v1/agents/plain/runs"
+        scope = {"type": "http", "http_version": "1.1", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": headers}
+        await world.gateway.asgi({**scope, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2), "scheme": "http", "root_path": ""}, receive, send)
+
+        async with world.client.stream("POST", path, json=body, headers=one) as answer:
+            assert answer.status_code == 200, "the place of the first one is free"
+            async for line in answer.aiter_lines():
+                if "late" in line:
+                    break
+        account = world.gateway.ledger.authority.account("file:one")
+        assert account is not None
+        await until(lambda: account.meter.running == 0)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
