@@ -78,7 +78,7 @@ async def start(web: Web) -> Response:
     visit, name = visit_of(web), web.path_params["name"]
     visit.record.endpoint, visit.record.model = "runs", f"agent/{name}"
     failed: GatewayError | None = None
-    status, streams = 200, False
+    status, streams = 500, False
     try:
         body = await read_json(web)
         if visit.holder is not None:
@@ -99,6 +99,7 @@ async def start(web: Web) -> Response:
             return _stream(web, live.listen(), runs.visibility(name), partial(_left, live, visit))
         await live.done()
         live.account(visit.record)
+        status = 200
         return json_response(web, live.row.public())
     except GatewayError as error:
         status, failed = error.status, error

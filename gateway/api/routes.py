@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from functools import cache
@@ -28,6 +29,8 @@ from gateway.api.state import State, Visit
 from gateway.chat import Json
 from gateway.errors import GatewayError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.upstream import RELAYED
+
+log = logging.getLogger("thinkgate")
 
 ENDPOINTS: dict[str, ASGIApp] = {
     "/chat/completions": Completions("chat", "chat"),
@@ -75,7 +78,7 @@ def build(state: Callable[[], State], lifespan: Lifespan[Starlette], cors: tuple
         return json_response(web, document())
 
     routes.append(Route("/openapi.json", described, methods=["GET"]))
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error})
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error, GatewayError: _gateway_error, Exception: _unforeseen})
     app.router.redirect_slashes = False
     return Door(Gate(NeverDry(app), {**direct, "/mcp": NeverDry(mcp)}, state), cors)
 
@@ -181,6 +184,12 @@ async def _gateway_error(web: Web, error: Exception) -> Response:
     if isinstance(error, MethodNotAllowed) and error.allow:
         response.headers["allow"] = ", ".join(error.allow)
     return response
+
+
+async def _unforeseen(web: Web, error: Exception) -> Response:
+    """What nobody thought of; the server writes all of it to the log after this."""
+    log.error("id=%s unexpected failure: %s", visit_of(web).record.id, type(error).__name__)
+    return await _gateway_error(web, GatewayError("the gateway failed; the log has the reason under this request id"))
 
 
 async def _http_error(web: Web, error: Exception) -> Response:

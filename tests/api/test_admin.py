@@ -194,3 +194,21 @@ async def test_a_reload_that_fails_at_an_agent_changes_nothing_of_what_is_allowe
     assert limited.status_code in (429, 503), "the limit of the config that is in use"
     assert "down/x" in resting
     assert "down/x" in still
+
+
+async def test_what_nobody_foresaw_is_an_error_like_any_other_and_in_the_log_under_its_id(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(yaml({"a": "mock://"})) as running:
+        store = running.gateway.ledger.store
+        assert store is not None
+
+        async def fail(*given: Any) -> Any:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(store, "requests", fail)
+        answer = await running.client.get("/admin/requests", headers={"x-request-id": "the-id"})
+
+    assert (answer.status_code, answer.headers["x-request-id"], answer.json()["error"]["type"]) == (500, "the-id", "server_error")
+    assert any("id=the-id unexpected failure: ZeroDivisionError" in record.message for record in caplog.records)
+    assert any(record.exc_info and record.exc_info[0] is ZeroDivisionError for record in caplog.records)
