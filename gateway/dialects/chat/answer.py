@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway import failures
 from gateway.chat import Accumulator, Chunk, Json, dumps
+from gateway.dialects.chat.calls import without_odd_calls
 from gateway.dialects.chat.content import alias_text, details_text, flatten, has_content
 from gateway.dialects.chat.finish import finish_reason
 from gateway.dialects.chat.usage import is_normal, is_plain, normal_usage
@@ -91,10 +92,7 @@ def _heal_message(message: Json) -> bool:
     if "content" not in message:
         message["content"] = None
         changed = True
-    for key in ("tool_calls", "function_call"):
-        if key in message and message[key] is None:
-            del message[key]
-            changed = True
+    changed = without_odd_calls(message) or changed
     if not message.get("reasoning_content"):
         text = alias_text(message) or details_text(message) or (message["thinking"] if isinstance(message.get("thinking"), str) else "")
         if text:

@@ -199,3 +199,11 @@ def _continuation(delta: Json, call: Call, kind: str, part: Json, field: str, te
     rest = {key: value for key, value in part.items() if key != "name"}
     extras = {key: value for key, value in delta.items() if key not in ("index", "id", "type", kind)}
     return {"index": call.index, call.kind: {**rest, field: text}, **extras}
+
+
+def without_odd_calls(message: Json) -> bool:
+    """Take calls out of a message or delta that are none; True: there were some. Null is legal for neither (SGLang, DeepSeek on Azure)."""
+    odd = [key for key, kind in (("tool_calls", list), ("function_call", dict)) if key in message and not isinstance(message[key], kind)]
+    for key in odd:
+        del message[key]
+    return bool(odd)

@@ -19,7 +19,7 @@ import msgspec
 
 from gateway import failures
 from gateway.chat import Chunk, Json, dumps
-from gateway.dialects.chat.calls import ToolCalls
+from gateway.dialects.chat.calls import ToolCalls, without_odd_calls
 from gateway.dialects.chat.content import Details, alias_text, flatten, has_content
 from gateway.dialects.chat.finish import finish_reason
 from gateway.dialects.chat.usage import is_normal, normal_usage
@@ -326,10 +326,8 @@ class ChatStream:
         if delta.get("role", "assistant") != "assistant":
             del delta["role"]
             same = False
-        for key in ("tool_calls", "function_call"):  # null is legal for neither (SGLang, DeepSeek on Azure)
-            if key in delta and delta[key] is None:
-                del delta[key]
-                same = False
+        if without_odd_calls(delta):
+            same = False
         if flatten(delta):
             same = False
         details = delta.get("reasoning_details")
