@@ -98,7 +98,8 @@ class Reader:
 
     def _find(self, event: Mapping[str, Any], item: Mapping[str, Any], kind: str | None = None) -> _Item:
         """The item that an event is about: by id, by place, else the latest of its kind."""
-        ident, place = event.get("item_id") or item.get("id"), event.get("output_index")
+        ident, place = text_of(event.get("item_id")) or text_of(item.get("id")) or None, event.get("output_index")
+        place = place if isinstance(place, int) else None
         for key in (("id", ident), ("index", place)):
             if key[1] is not None and key in self._items:
                 return self._items[key]
@@ -200,8 +201,7 @@ class Reader:
 
     def _placed(self, place: int, item: Json) -> _Item:
         """The item at a place of the whole answer; its id may be missing, or another one than before."""
-        ident = item.get("id")
-        known = ident is not None and ("id", ident) in self._items
+        known = ("id", text_of(item.get("id"))) in self._items
         if not known and ("index", place) not in self._items and place < len(self._order) and self._order[place].kind == item.get("type"):
             return self._order[place]
         return self._find({"output_index": place}, item)
@@ -305,6 +305,8 @@ def parse_event(data: bytes) -> Json | None:
     if not isinstance(event, dict):
         return None
     kind = event.get("type")
+    if kind is not None and not isinstance(kind, str):
+        return None
     if event.get("error") is not None or kind in ("error", "response.failed", "response.error") or kind is None:
         verdict = failures.in_stream_error(event)
         if verdict is not None:
