@@ -38,7 +38,7 @@ from gateway.failures import redact
 from gateway.keys import Ledger
 from gateway.routing import Cache, Chain, Fleet, Router, SharedAnswers, SharedRests
 from gateway.store import Shared, SqlStore, StoreRefused, folder_of, in_memory, open_store
-from gateway.telemetry import LineWriter, Telemetry, log_to_stderr
+from gateway.telemetry import Telemetry, log_to_stderr, server_telemetry
 from gateway.upstream import Memory, Provider, Transport, choose
 from gateway.workers import KEPT, Workers
 
@@ -561,7 +561,7 @@ def from_environment() -> ASGIApp:
     """The application of a worker process."""
     log_to_stderr()
     file, folder = os.environ.get(CONFIG_VARIABLE) or None, _folder()
-    made = partial(Gateway, telemetry=telemetry(), processes=int(os.environ.get(WORKERS_VARIABLE, "1")), folder=folder)
+    made = partial(Gateway, telemetry=server_telemetry(), processes=int(os.environ.get(WORKERS_VARIABLE, "1")), folder=folder)
     try:
         gate = made(partial(read_config, file))
     except ConfigError:
@@ -592,9 +592,3 @@ def calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(30_000, 20, 20)  # the requests that wait for the store must not set it off
-
-
-def telemetry() -> Telemetry:
-    """Telemetry that writes the request lines of a server to stderr, where its log level shows them."""
-    shown = logging.getLogger("thinkgate.request").isEnabledFor(logging.INFO)
-    return Telemetry(LineWriter(sys.stderr.fileno()) if shown else None)

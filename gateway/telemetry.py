@@ -349,3 +349,8 @@ def log_to_stderr() -> None:
     for noisy in ("httpx", "httpcore", "httpx2", "httpcore2", "watchfiles"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # its warnings and errors quote messages; we tell of failures ourselves
+
+
+def server_telemetry() -> Telemetry:
+    """Telemetry that writes the request lines of a server to stderr, where its log level shows them."""
+    return Telemetry(LineWriter(sys.stderr.fileno()) if log.isEnabledFor(logging.INFO) else None)

@@ -32,11 +32,10 @@ from gateway.app import (
     check,
     read_config,
     see_store,
-    telemetry,
 )
 from gateway.errors import ConfigError, Fault
 from gateway.store import in_memory
-from gateway.telemetry import log_to_stderr
+from gateway.telemetry import log_to_stderr, server_telemetry
 
 _SHORT = "/tmp"  # noqa: S108 - the folder in it gets a name that nobody can guess, and is its owner's alone
 _LONGEST = 60  # characters of a folder's name: the names of sockets in it have a limit of 107
@@ -96,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
             settings = uvicorn.Config("gateway.app:from_environment", factory=True, workers=args.workers, timeout_worker_healthcheck=_START, **options)
             Parent(settings, [settings.bind_socket()]).run()
         return 0
-    gate = Gateway(partial(read_config, args.config), telemetry=telemetry(), conf=conf)
+    gate = Gateway(partial(read_config, args.config), telemetry=server_telemetry(), conf=conf)
     if not in_memory(conf.store):
         asyncio.run(see_store(conf))
     if args.reload_config and args.config:
