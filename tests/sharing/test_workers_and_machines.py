@@ -17,6 +17,8 @@ import pytest
 from replicas import Replica, until
 from servers import Postgres, Valkey
 
+from gateway.keys.ledger import LOOK
+
 ADMIN, SERVER = "admin-key-for-tests-0123456789", "server-key-for-tests-0123456789"
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 CONFIG = f"""
@@ -192,6 +194,7 @@ async def test_a_worker_that_dies_while_the_store_is_away_is_replaced_when_it_is
     """Its successor waits for the store; the other worker serves on, and an end that is asked for meanwhile comes at once."""
     replica = pair[1]
     _, key = made(replica, "waiting")
+    await asyncio.sleep(2 * LOOK + 0.2)  # each worker knows it, whichever the requests come to
     await ask([replica], key, 12)
     old = replica.children()
     postgres.kill()
