@@ -240,6 +240,20 @@ def prepare() -> None:
         write_body(name, scenario)
 
 
+def floor() -> float | None:
+    """CPU microseconds that nginx needs for a small request now, the least of three rounds; None: it is not there, or not what `make bench` builds."""
+    target = TARGETS["nginx"]()
+    if target is None or not (HERE / "bin/load").exists() or not (HERE / "bin/mock").exists():
+        return None
+    RESULTS.mkdir(exist_ok=True)
+    write_body("small", SCENARIOS["small"])
+    mocks = [running([str(HERE / "bin/mock"), str(port)], 1, RESULTS / "mock.log") for port in (UPSTREAM, SPARE)]
+    with mocks[0], mocks[1], running(target.command, 0, RESULTS / "nginx.log", target.env) as gateway:
+        wait_for_answer(target, gateway)
+        load(GATEWAY, target.headers, "small", "-c 16 -d 1")
+        return min([float(measure("small", target.headers, False, gateway.pid)["cpu_us"]) for _ in range(3)])
+
+
 def main() -> int:
     options = argparse.ArgumentParser(prog="python -m bench.run", description="Measure the gateway against nginx and its peers on loopback.")
     options.add_argument("--quick", action="store_true", help="one short repetition: does everything run")
