@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gateway.errors import GatewayError
 from gateway.keys.authority import Account
@@ -166,7 +166,7 @@ class Usage:
             pass
 
     async def _write(self, store: Store) -> None:
-        batch = self._batch = self._batch or [(row(), charges) for row, charges in self._take()]
+        batch = self._batch = self._batch or self._take()
         if not batch:
             return
         try:
@@ -186,9 +186,16 @@ class Usage:
             for charge in charges:
                 charge.purse.written(charge)
 
-    def _take(self) -> Iterator[tuple[Callable[[], RequestRow], Sequence[Charge]]]:
-        for _ in range(min(BATCH, len(self._waiting))):
-            yield self._waiting.popleft()
+    def _take(self) -> list[tuple[RequestRow, Sequence[Charge]]]:
+        batch: list[tuple[RequestRow, Sequence[Charge]]] = []
+        while self._waiting and len(batch) < BATCH:
+            row, charges = self._waiting.popleft()
+            try:
+                batch.append((row(), charges))
+            except Exception:  # one that cannot be made takes no other with it; what it cost stays charged
+                log.exception("a row of usage could not be made")
+                self._dropped(1)
+        return batch
 
     async def _read(self, account: Account) -> None:
         if self._store is None or account.purse.budget is None:

@@ -123,6 +123,18 @@ async def test_a_store_that_comes_back_gets_everything_once() -> None:
         assert (await everything(store), dropped, usage.failing) == (20, [], None)
 
 
+async def test_a_row_that_cannot_be_made_is_counted_and_takes_no_other_with_it() -> None:
+    def broken() -> RequestRow:
+        raise ZeroDivisionError
+
+    async with moody() as store:
+        usage, dropped = started(store, pause=0.01)
+        for made in (partial(row, 0), broken, partial(row, 1)):
+            usage.put(made)
+        await usage.stop()
+        assert (dropped, await everything(store), len(usage)) == ([1], 2, 0)
+
+
 async def test_rows_that_the_store_refuses_do_not_hold_up_the_others() -> None:
     async with moody() as store:
         store.refuses = {"r0"}
